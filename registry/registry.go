@@ -94,6 +94,9 @@ type Snapshot struct {
 	Changed   time.Time  // when the endpoints last changed
 	Endpoints []Endpoint // sorted by Addr, which is unique
 	Source    Source
+
+	// Unresolved reports whether the service has a host name without a known address, so that Endpoints may lack some.
+	Unresolved bool
 }
 
 var versions atomic.Uint64

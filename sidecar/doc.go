@@ -11,7 +11,8 @@
 //	               registration (registration.go)
 //	sources        endpoints of services (sources.go); discovery has the clients of registries
 //	               (registries.go; registry_file.go, registry_kubernetes.go and registry_zookeeper.go make
-//	               some of them); reaches has the rules for the addresses of endpoints (reach.go)
+//	               some of them); reaches has the rules for the addresses of endpoints (reach.go); a keeper keeps
+//	               endpoints while host names do not resolve (keeper.go)
 //	listeners      open listeners, and those that still accept after a reload (listeners.go), each
 //	               an openListener (listener.go); binderror.go says why an address is not bound
 //	identities     the certificates of the configuration; clientCerts has those for services

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -124,9 +123,13 @@ func (h *host) IsOwn(addr netip.Addr) bool {
 	return h.addrs[addr]
 }
 
-// refuses reports whether an endpoint of a service that a registry has is refused now.
-func (r *reaches) refuses(name, service string) bool {
-	return slices.ContainsFunc(r.rules[name].Refused(math.MaxInt), func(e reach.Refused) bool { return e.Service == service })
+// comesBack reports whether an endpoint of a service leads back to this sidecar, so that it must not be used.
+func (r *reaches) comesBack(service, addr string) bool {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil { // a Unix socket
+		return false
+	}
+	return r.own(service, netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())) != ""
 }
 
 // maxRefused limits the endpoints that the admin API shows of a registry.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/fleet"
@@ -17,6 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // Codes of refused reloads, which changed nothing. They are stable.
@@ -210,8 +212,9 @@ type change struct {
 	identities identities
 	access     *accesslog.Writer
 	// Of prepare.
-	gen     *proxy.Generation
-	sources map[string]*source // of new services; updateSources adds the others
+	gen       *proxy.Generation
+	sources   map[string]*source // of new services; updateSources adds the others
+	committed atomic.Bool
 	// Of bind.
 	opened []*openListener
 	from   map[net.Listener]*openListener // the ending listeners whose sockets may be taken over
@@ -262,7 +265,7 @@ func (c *change) prepare() error {
 		return &refusal{refusedInvalid, err}
 	}
 	for _, name := range c.gen.Added() {
-		src, err := c.s.sources.start(c.cfg.Services[name], c.identities.ofService(name), c.s.sources.byService[name].state(), c.gen.Update)
+		src, err := c.s.sources.start(c.cfg.Services[name], c.identities.ofService(name), c.s.sources.byService[name].state(), c.updateResolved)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
 		}
@@ -276,6 +279,17 @@ func (c *change) prepare() error {
 		return &refusal{refusedDraining, errors.New("the sidecar has begun to drain")}
 	}
 	return &refusal{refusedEndpoints, err}
+}
+
+// updateResolved updates the endpoints of a new service. If the service replaces one that has endpoints, none of its own may mean that
+// its host names do not resolve: the reload is refused then, so the loops must not take that for knowledge.
+func (c *change) updateResolved(snap *registry.Snapshot) {
+	if len(snap.Endpoints) == 0 && snap.Unresolved && !c.committed.Load() {
+		if now := c.s.proc.Snapshot(snap.Service); now != nil && len(now.Endpoints) > 0 {
+			return
+		}
+	}
+	c.gen.Update(snap)
 }
 
 // endpointsKnown waits until the loops know the endpoints of the services that are new
@@ -292,6 +306,7 @@ func endpointsKnown(ended context.Context, g *proxy.Generation) error {
 // abandon undoes the steps before commit.
 func (c *change) abandon() {
 	c.s.discovery.reach.settle(c.s.cfg, c.s.boundNames())
+	c.s.sources.judgeAgain()
 	c.identities.closeExcept(c.s.identities)
 	if c.access != c.s.access.writer.Load() {
 		_ = closeAccessLog(c.access)
@@ -307,6 +322,7 @@ func (c *change) abandon() {
 // commit puts the change into use.
 func (c *change) commit() {
 	s, before := c.s, c.s.cfg
+	c.committed.Store(true)
 	// The loops switch to the new generation. Client certificates and the access log of the generation come before
 	// its first request.
 	s.clientCerts.set(s.proc.Generation(), c.gen, c.identities, s.proc.Pending() > 0)
@@ -326,6 +342,7 @@ func (c *change) commit() {
 	s.mu.Unlock()
 	s.access.use(c.access, &c.cfg.AccessLog)
 	s.discovery.reach.settle(c.cfg, s.boundNames(c.opened...)) // before the new listeners accept
+	s.sources.judgeAgain()
 	closed := c.updateListeners()
 	s.reactor.Trust().Recheck() // after the listeners, which say what peers may connect
 	c.updateSources()

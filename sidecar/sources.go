@@ -54,9 +54,10 @@ func (s *sources) stop() {
 type source struct {
 	cfg     *config.Service
 	own     registryClient   // of this service alone; nil if the registry serves all services
+	keeper  *keeper          // nil if the source could not be started
 	checks  *health.Follower // nil without a check
 	unwatch func()
-	streams *stream.Server
+	cut     func(service string, down []string) // cuts streams, as stream.Server.SetDown does
 
 	notifying sync.Mutex // held while a snapshot is passed on; guards the fields below
 	stopped   bool
@@ -67,8 +68,9 @@ type source struct {
 
 // sourceState is what a source passes to the next source of the service.
 type sourceState struct {
-	names    dns.Known
-	verdicts health.Verdicts
+	names     dns.Known
+	verdicts  health.Verdicts
+	endpoints []registry.Endpoint // in use, if the next source replaces this one
 }
 
 // start starts a source of the service c, whose TLS identity is id. It continues with the state of the
@@ -78,26 +80,22 @@ func (s *sources) start(c *config.Service, id *certs.Source, before sourceState,
 	if err != nil {
 		return nil, err
 	}
-	src := &source{cfg: c, own: own, streams: s.streams}
+	src := &source{cfg: c, own: own, cut: s.streams.SetDown}
 	update := notify
 	notify = func(snap *registry.Snapshot) {
 		src.setDown(downIn(snap))
 		update(snap)
 	}
-	if own != nil && len(c.Discover) == 1 {
-		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
-			notify = s.ignoreUnresolved(notify)
-		}
-	}
+	src.keeper = &keeper{inner: w, refuses: s.discovery.reach.comesBack, log: s.log, last: before.endpoints}
 	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
-		src.checks = health.Follow(w, c.Name, health.Options{
+		src.checks = health.Follow(src.keeper, c.Name, health.Options{
 			Check: healthCheck(&c.Check, checkTLS(c, id)), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
 			Other: func(addr string) string { return s.discovery.dns.Others.Of(c.Name, addr) },
 		}, passOn)
 		src.unwatch = src.checks.Stop
 	} else {
-		src.unwatch = w.Watch(c.Name, passOn)
+		src.unwatch = src.keeper.Watch(c.Name, passOn)
 	}
 	return src, nil
 }
@@ -120,18 +118,6 @@ func downIn(snap *registry.Snapshot) (addrs []string) {
 	return addrs
 }
 
-// ignoreUnresolved returns notify without the empty snapshots of listed endpoints none of whose host names resolves: the
-// addresses in use may still work. A snapshot is also empty if addresses are refused; these must not stay in use.
-func (s *sources) ignoreUnresolved(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
-	return func(snap *registry.Snapshot) {
-		if len(snap.Endpoints) == 0 && !s.discovery.reach.refuses(config.DiscoverStatic, snap.Service) {
-			s.log.Warn("no host name of a service resolves; its previous endpoints stay in use", "service", snap.Service)
-			return
-		}
-		notify(snap)
-	}
-}
-
 func (src *source) notify(snap *registry.Snapshot, notify func(*registry.Snapshot)) {
 	src.notifying.Lock()
 	defer src.notifying.Unlock()
@@ -144,7 +130,7 @@ func (src *source) notify(snap *registry.Snapshot, notify func(*registry.Snapsho
 func (src *source) setDown(addrs []string) {
 	src.isKnown = true
 	if src.down = addrs; src.inUse {
-		src.streams.SetDown(src.cfg.Name, addrs)
+		src.cut(src.cfg.Name, addrs)
 	}
 }
 
@@ -205,8 +191,29 @@ func (s *sources) resolvedNames() map[string][]string {
 func (s *sources) replace(src *source, c *config.Service, id *certs.Source, notify func(*registry.Snapshot)) (*source, error) {
 	defer s.discovery.hold(src.cfg)() // until the new source watches
 	st := src.state()
+	if snap := s.proc.Snapshot(c.Name); snap != nil {
+		st.endpoints = unjudged(snap.Endpoints)
+	}
 	src.stop() // first, so that snapshots of the two can't overtake each other
 	return s.start(c, id, st, notify)
+}
+
+// unjudged returns endpoints without the verdicts of checks.
+func unjudged(endpoints []registry.Endpoint) []registry.Endpoint {
+	endpoints = slices.Clone(endpoints)
+	for i := range endpoints {
+		endpoints[i].Unhealthy, endpoints[i].Down = false, false
+	}
+	return endpoints
+}
+
+// judgeAgain has all sources judge the endpoints again that they keep.
+func (s *sources) judgeAgain() {
+	for _, src := range s.byService {
+		if src.keeper != nil {
+			src.keeper.judgeAgain()
+		}
+	}
 }
 
 // suits reports whether the source can stay for the configuration c of its service.

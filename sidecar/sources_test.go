@@ -27,11 +27,14 @@ import (
 // zone is a resolver whose data a test changes. They count as those of /etc/hosts, which may have loopback addresses, unless remote is set.
 type zone struct {
 	mu      sync.Mutex
-	hosts   map[string]string // addresses by host name; no other name resolves
+	hosts   map[string]string // addresses by host name, or none; no other name resolves
 	lookups map[string]int
 	hangs   bool // lookups do not return until their context ends
 	remote  bool // the addresses count as those of a name server
 }
+
+// none is in place of the address of a name that exists and has no address.
+const none = "none"
 
 func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	z.mu.Lock()
@@ -40,6 +43,9 @@ func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	z.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
+	}
+	if addr == none {
+		return dns.Answer{TTL: -1}, nil
 	}
 	if hangs || !known {
 		return dns.Answer{}, errors.New("no response")

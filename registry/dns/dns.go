@@ -484,10 +484,12 @@ func (t *watch) deliver() {
 	if t.out == nil && len(endpoints) == 0 && t.unasked() {
 		return
 	}
-	if t.out != nil && t.out.Source == t.in.Source && slices.Equal(t.out.Endpoints, endpoints) {
+	lacks := t.lacksAddress()
+	if t.out != nil && t.out.Source == t.in.Source && t.out.Unresolved == lacks && slices.Equal(t.out.Endpoints, endpoints) {
 		return
 	}
 	t.out = registry.NewSnapshot(t.in.Service, t.in.Source, time.Now(), endpoints)
+	t.out.Unresolved = lacks
 	t.notify(t.out)
 }
 
@@ -499,6 +501,16 @@ func (t *watch) ofHost(e *registry.Endpoint) bool {
 	}
 	a, err := registry.ParseAddr(e.Addr)
 	return err == nil && t.direct[net.JoinHostPort(e.Host, a.Port)] && t.names[e.Host].ofHost
+}
+
+// lacksAddress reports whether a name has no known address.
+func (t *watch) lacksAddress() bool {
+	for _, n := range t.names {
+		if n.empty() {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *watch) unasked() bool {

@@ -267,7 +267,9 @@ func (f *Follower) deliver(now time.Time) {
 		endpoints[i].Down = endpoints[i].Unhealthy && f.opt.Check.Strict
 	}
 	f.stale, f.delivered = false, now
-	f.notify(registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints))
+	s := registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints)
+	s.Unresolved = f.in.Unresolved
+	f.notify(s)
 }
 
 func (f *Follower) sleep(now time.Time) time.Duration {

@@ -98,25 +98,27 @@ func (t *watch) deliver() {
 		return
 	}
 	var endpoints []registry.Endpoint
-	source, changed := registry.SourceLive, time.Time{}
+	source, changed, isUnresolved := registry.SourceLive, time.Time{}, false
 	for _, p := range parts {
 		endpoints = append(endpoints, p.Endpoints...)
 		if p.Source != registry.SourceLive {
 			source = p.Source
 		}
+		isUnresolved = isUnresolved || p.Unresolved
 		if p.Changed.After(changed) {
 			changed = p.Changed
 		}
 	}
 	endpoints = t.limit.Cut(registry.Normalize(endpoints), t.service, t.of.log.Warn)
-	if t.last != nil && t.last.Source == source && slices.Equal(t.last.Endpoints, endpoints) {
+	if t.last != nil && t.last.Source == source && t.last.Unresolved == isUnresolved && slices.Equal(t.last.Endpoints, endpoints) {
 		return
 	}
 	t.last = registry.NewSnapshot(t.service, source, changed, endpoints)
+	t.last.Unresolved = isUnresolved
 	t.notify(t.last)
 }
 
-// first returns the snapshot of the first source that has endpoints, or an empty snapshot. nil means that an earlier source may
+// first returns the snapshot of the first source that has endpoints, or all snapshots if none has some. nil means that an earlier source may
 // have some.
 func (t *watch) first() []*registry.Snapshot {
 	var empty []*registry.Snapshot
@@ -127,8 +129,8 @@ func (t *watch) first() []*registry.Snapshot {
 		case s == nil:
 		case len(s.Endpoints) > 0:
 			return []*registry.Snapshot{s}
-		case empty == nil:
-			empty = []*registry.Snapshot{s}
+		default:
+			empty = append(empty, s)
 		}
 	}
 	return empty
