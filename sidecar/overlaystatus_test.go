@@ -1,11 +1,17 @@
 package sidecar
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/fleet"
+	"github.com/remora-proxy/remora/fleet/store"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -77,5 +83,53 @@ func TestCounted(t *testing.T) {
 				t.Errorf("%s, look %d: %s", name, i, fmt.Sprint(fleet.Service{Requests: got.Requests, Latency: got.Latency}))
 			}
 		}
+	}
+}
+
+// slowKeys are the keys of a fleet in an etcd that takes a while for all statuses.
+type slowKeys struct {
+	*simEtcd
+	takes time.Duration
+}
+
+// Statuses implements fleetKeys.
+func (k *slowKeys) Statuses(ctx context.Context, each func(*fleet.Status)) (unread store.Unread, err error) {
+	select {
+	case <-ctx.Done():
+		return unread, ctx.Err()
+	case <-time.After(k.takes):
+		return k.simEtcd.Statuses(ctx, each)
+	}
+}
+
+// TestGuardOfSlowEtcd: a guard has the time that the statuses of a large fleet take, and gives up on an etcd that does not respond.
+func TestGuardOfSlowEtcd(t *testing.T) {
+	for _, c := range []struct {
+		takes, ends time.Duration
+		line        bool // in the log
+	}{
+		{time.Second, time.Second, false},
+		{29 * time.Second, 29 * time.Second, false},
+		{time.Hour, 30 * time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			guard, err := fleet.ParseGuard("p99 <= 1.05x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			head := fleet.Head{Candidate: 1, Guard: guard}
+			etcd := newSimEtcd()
+			etcd.head, etcd.at = head, 1
+			var log strings.Builder
+			o := &overlays{
+				log: slog.New(slog.NewTextHandler(&log, nil)), cfg: config.Default(), ended: t.Context(), head: &head, keys: &slowKeys{etcd, c.takes},
+			}
+			etcd.statuses[o.name()] = fleet.Status{}
+			began := time.Now()
+			o.guard()
+			if took := time.Since(began); took != c.ends || strings.Contains(log.String(), "guard of the roll-out not asked") != c.line {
+				t.Errorf("statuses that take %v: the guard ends after %v, and the log has %q", c.takes, took, log.String())
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
@@ -438,5 +440,45 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 				t.Errorf("the stream after the reload: %v", err)
 			}
 		})
+	}
+}
+
+// TestDownEndpointsOfSource: which endpoints get no stream, as snapshots come and the source is put into use. As long as no
+// snapshot has come, those of the previous source stay.
+func TestDownEndpointsOfSource(t *testing.T) {
+	for _, c := range []struct{ events, want string }{
+		{"use", ""},
+		{"use use", ""},
+		{"a", ""},
+		{"a use", "[a]"},
+		{"a b use", "[b]"},
+		{"a none use", "[]"},
+		{"none use", "[]"},
+		{"use a", "[a]"},
+		{"use a none", "[a] []"},
+		{"use a use b", "[a] [b]"},
+		{"use stop a", ""},
+		{"use a stop b", "[a]"},
+	} {
+		var calls []string
+		src := &source{cfg: &config.Service{Name: "app"}, cut: func(service string, down []string) {
+			if calls = append(calls, fmt.Sprint(down)); service != "app" {
+				t.Errorf("%s: the endpoints of %q are down", c.events, service)
+			}
+		}}
+		for _, event := range strings.Fields(c.events) {
+			switch event {
+			case "use":
+				src.use()
+			case "stop":
+				src.stop()
+			default:
+				s := registry.NewSnapshot("app", registry.SourceLive, time.Now(), []registry.Endpoint{{Addr: event, Down: event != "none"}, {Addr: "up"}})
+				src.notify(s, func(s *registry.Snapshot) { src.setDown(downIn(s)) })
+			}
+		}
+		if got := strings.Join(calls, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.events, got, c.want)
+		}
 	}
 }
