@@ -30,8 +30,8 @@ type Record struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// maxRecord limits a file of the cache, in bytes: MaxEndpoints of ordinary size.
-const maxRecord = 8 << 20
+// maxRecord limits a file of the cache, in bytes: MaxListed of ordinary size.
+const maxRecord = 16 << 20
 
 const rewriteAfter = 5 * time.Second
 
@@ -107,11 +107,11 @@ func (c *Cache) read(service string) (Record, error) {
 	return decodeRecord(service, data, c.protocols)
 }
 
-var errSize = fmt.Errorf("more than %d bytes, or %d endpoints", maxRecord, MaxEndpoints)
+var errSize = fmt.Errorf("more than %d bytes, or %d endpoints", maxRecord, MaxListed)
 
 // checkSize returns errSize if a record is too large to be read again.
 func checkSize(bytes, endpoints int) error {
-	if bytes > maxRecord || endpoints > MaxEndpoints {
+	if bytes > maxRecord || endpoints > MaxListed {
 		return errSize
 	}
 	return nil

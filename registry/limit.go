@@ -1,15 +1,54 @@
 package registry
 
-// Limit keeps a service to MaxEndpoints. The zero value is usable. It is not safe for concurrent use.
-type Limit struct{ isLogged bool }
+import "cmp"
 
-// Cut returns the first MaxEndpoints of the endpoints of a service. It calls warn, a method of slog.Logger, once others are left
-// out, and not again until all fit.
+// Limit bounds the endpoints of a service. What is in use stays: whoever writes more records into a registry can't push it out. The
+// zero value bounds to MaxEndpoints. It is not safe for concurrent use.
+type Limit struct {
+	Most int // endpoints; 0 means MaxEndpoints
+
+	isLogged bool
+	last     []Endpoint // that Cut has returned
+}
+
+// Cut returns the endpoints of a service, at most as many as the limit: those that it has returned before, and the first of the
+// others. endpoints are normalized, and nobody may change them afterwards. Cut calls warn, a method of slog.Logger, once others are
+// left out, and not again until all fit.
 func (l *Limit) Cut(endpoints []Endpoint, service string, warn func(msg string, args ...any)) []Endpoint {
-	isOver := len(endpoints) > MaxEndpoints
-	if isOver && !l.isLogged {
-		warn("service has too many endpoints; some are ignored", "service", service, "limit", MaxEndpoints)
+	most := cmp.Or(l.Most, MaxEndpoints)
+	isOver := len(endpoints) > most
+	if isOver {
+		if !l.isLogged {
+			warn("service has too many endpoints; some are ignored", "service", service, "limit", most)
+		}
+		endpoints = l.choose(endpoints, most)
 	}
-	l.isLogged = isOver
-	return endpoints[:min(len(endpoints), MaxEndpoints)]
+	l.isLogged, l.last = isOver, endpoints
+	return endpoints
+}
+
+// choose returns the endpoints that stay, and the first of the others.
+func (l *Limit) choose(endpoints []Endpoint, most int) []Endpoint {
+	stays := make(map[string]bool, len(l.last))
+	for i := range l.last {
+		stays[l.last[i].Addr] = false
+	}
+	room := most
+	for i := range endpoints {
+		if _, wasUsed := stays[endpoints[i].Addr]; wasUsed && room > 0 {
+			stays[endpoints[i].Addr] = true
+			room--
+		}
+	}
+	chosen := make([]Endpoint, 0, most)
+	for _, e := range endpoints {
+		if !stays[e.Addr] {
+			if room == 0 {
+				continue
+			}
+			room--
+		}
+		chosen = append(chosen, e)
+	}
+	return chosen
 }

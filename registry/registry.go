@@ -60,7 +60,8 @@ func (p Protocols) Check(protocol string) error {
 
 const (
 	MaxWeight    = 65535  // of an endpoint, as in package config
-	MaxEndpoints = 10_000 // of one service; more are ignored and logged
+	MaxEndpoints = 10_000 // of one service that may be used; more are ignored and logged
+	MaxListed    = 20_000 // of one service that a source reads, whether they may be used or not
 	MaxName      = 256    // bytes of the Zone of an endpoint, and of its Node
 )
 

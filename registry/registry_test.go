@@ -197,7 +197,7 @@ func TestCacheLargeRecords(t *testing.T) {
 		return all
 	}
 	for name, large := range map[string][]Endpoint{
-		"endpoints": endpoints(MaxEndpoints+1, 0), "bytes": endpoints(100, maxRecord/100),
+		"endpoints": endpoints(MaxListed+1, 0), "bytes": endpoints(100, maxRecord/100),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

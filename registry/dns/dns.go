@@ -185,7 +185,7 @@ type watch struct {
 
 	in     *registry.Snapshot  // the current snapshot of the inner watcher
 	out    *registry.Snapshot  // the last delivered snapshot; nil means none
-	limit  registry.Limit      // of what names lead to
+	limit  registry.Limit      // of what may be used
 	mu     sync.Mutex          // held to change names, and to read them on another goroutine
 	names  map[string]name     // host names in in
 	asking map[string]struct{} // host names whose lookup is in flight
@@ -473,7 +473,7 @@ func (t *watch) deliver() {
 	if len(t.names) > 0 {
 		resolved = t.resolved()
 	}
-	endpoints := t.reach.Permitted(resolved, t.ofHost)
+	endpoints := t.limit.Cut(t.reach.Permitted(resolved, t.ofHost), t.in.Service, t.w.opt.Logger.Warn)
 	if unchanged := len(t.names) == 0 && len(endpoints) == len(t.in.Endpoints); unchanged && (t.out == nil || t.in.Version >= t.out.Version) {
 		if t.out != t.in {
 			t.out = t.in
@@ -547,26 +547,47 @@ func (t *watch) setOthers() {
 	t.w.opt.Others.set(t.in.Service, t, all)
 }
 
-// resolved returns the endpoints with the addresses of names in place of these. A name server alone must not make more of them
-// than a service may have.
+// resolved returns the endpoints with the addresses of names in place of these. A name server alone must not make many more of them
+// than a service may have: once there are that many which may be used, only those are added that are in use.
 func (t *watch) resolved() []registry.Endpoint {
 	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
+	var inUse map[string]bool // nil until there are enough
+	add := func(e registry.Endpoint) {
+		if inUse == nil || inUse[e.Addr] {
+			endpoints = append(endpoints, e)
+		}
+		if inUse != nil || len(endpoints) <= registry.MaxListed {
+			return
+		}
+		endpoints = slices.DeleteFunc(registry.Normalize(endpoints), func(e registry.Endpoint) bool { // names may share addresses
+			return t.w.opt.Reach.Check(t.in.Service, e.Addr, t.ofHost(&e)) != ""
+		})
+		if len(endpoints) >= registry.MaxEndpoints {
+			inUse = t.inUse()
+		}
+	}
 	for _, e := range t.listed(t.names) {
 		a, err := registry.ParseAddr(e.Addr)
 		switch {
 		case err == nil && !a.IsIP: // the host may be called unix: that is no Unix socket
 			for _, ip := range t.names[a.Host].addrs {
 				e.Addr, e.Host = net.JoinHostPort(ip.String(), a.Port), a.Host
-				endpoints = append(endpoints, e)
+				add(e)
 			}
 		case err == nil, unixaddr.Is(e.Addr):
-			endpoints = append(endpoints, e)
-		}
-		if len(endpoints) > 2*registry.MaxEndpoints { // names may share addresses
-			if endpoints = registry.Normalize(endpoints); len(endpoints) > registry.MaxEndpoints {
-				break
-			}
+			add(e)
 		}
 	}
-	return t.limit.Cut(registry.Normalize(endpoints), t.in.Service, t.w.opt.Logger.Warn)
+	return registry.Normalize(endpoints)
+}
+
+// inUse returns the addresses that were delivered last.
+func (t *watch) inUse() map[string]bool {
+	addrs := make(map[string]bool)
+	if t.out != nil {
+		for _, e := range t.out.Endpoints {
+			addrs[e.Addr] = true
+		}
+	}
+	return addrs
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/reach"
 )
 
 // TestTooMany: names together lead to no more endpoints than a service may have, and the log says so once.
@@ -67,6 +69,92 @@ func TestTooMany(t *testing.T) {
 				w.Close()
 				if lines := strings.Count(log.String(), "too many endpoints"); endpoints != c.endpoints || most != c.endpoints || lines != c.lines {
 					t.Errorf("%d endpoints, at most %d, want %d; %d lines in the log, want %d", endpoints, most, c.endpoints, lines, c.lines)
+				}
+			})
+		})
+	}
+}
+
+// changing is a watcher whose endpoints a test sets.
+type changing struct{ notify func(*registry.Snapshot) }
+
+func (c *changing) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
+	c.notify = notify
+	return func() {}
+}
+
+func (c *changing) set(endpoints ...registry.Endpoint) {
+	c.notify(registry.NewSnapshot("s", registry.SourceLive, time.Now(), slices.Clone(endpoints)))
+}
+
+// TestTooManyOthers: records that others add do not push out an endpoint. Those that are refused do not count, and those that may be
+// used come after what is in use.
+func TestTooManyOthers(t *testing.T) {
+	const good = "99.0.0.1:80" // after all others
+	direct := func(network byte) (all []registry.Endpoint) {
+		for i := range 15_000 {
+			all = append(all, registry.Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{network, 1, byte(i / 250), byte(1 + i%250)}), 80).String()})
+		}
+		return all
+	}
+	named := func(kind string) (all []registry.Endpoint) {
+		for i := range 100 {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprintf("%d.%s.test:80", i, kind)})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		others    []registry.Endpoint
+		isFirst   bool // the others are there before the endpoint
+		endpoints int
+		lines     int // in the log
+	}{
+		"refused":                 {direct(127), false, 1, 0},
+		"refused, first":          {direct(127), true, 1, 0},
+		"usable":                  {direct(10), false, registry.MaxEndpoints, 1},
+		"names of refused":        {named("refused"), false, 1, 0},
+		"names of refused, first": {named("refused"), true, 1, 0},
+		"names of usable":         {named("usable"), false, registry.MaxEndpoints, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer // only the goroutine of the Watcher writes
+				in := &changing{}
+				w := New(in, Options{
+					Interval: time.Hour, Reach: reach.New(reach.Options{}), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Lookup: func(_ context.Context, host string) (Answer, error) {
+						i, kind := 0, ""
+						_, err := fmt.Sscanf(strings.ReplaceAll(host, ".", " "), "%d %s", &i, &kind)
+						a := Answer{TTL: -1}
+						network := map[string]byte{"refused": 127, "usable": 10}[kind]
+						for k := range maxAddrs {
+							a.Addrs = append(a.Addrs, netip.AddrFrom4([4]byte{network, 1, byte(i), byte(k)}))
+						}
+						return a, err
+					},
+				})
+				var last *registry.Snapshot
+				w.Watch("s", func(s *registry.Snapshot) { last = s })
+				synctest.Wait()
+				settle := func() {
+					time.Sleep(time.Minute)
+					synctest.Wait()
+				}
+				mine := registry.Endpoint{Addr: good}
+				if c.isFirst {
+					in.set(c.others...)
+				} else {
+					in.set(mine)
+				}
+				settle()
+				in.set(append(c.others, mine)...)
+				settle()
+				w.Close()
+				if len(last.Endpoints) != c.endpoints || last.Endpoints[len(last.Endpoints)-1].Addr != good {
+					t.Errorf("%d endpoints, the last is %s", len(last.Endpoints), last.Endpoints[len(last.Endpoints)-1].Addr)
+				}
+				if lines := strings.Count(log.String(), "too many endpoints"); lines != c.lines {
+					t.Errorf("%d lines in the log, want %d", lines, c.lines)
 				}
 			})
 		})

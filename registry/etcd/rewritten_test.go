@@ -12,12 +12,12 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestRewrittenMaxEndpoints checks that keys which did not fit, and fit later, are no
+// TestRewrittenMaxListed checks that keys which did not fit, and fit later, are no
 // sign of lost data.
-func TestRewrittenMaxEndpoints(t *testing.T) {
+func TestRewrittenMaxListed(t *testing.T) {
 	value := []byte(`{"Op":0,"Addr":"10.0.0.1:80"}`)
 	key := func(i int) []byte { return fmt.Appendf(nil, "/s/%05d", i) }
-	for name, listed := range map[string]int{"put": registry.MaxEndpoints, "listed": registry.MaxEndpoints + 1} {
+	for name, listed := range map[string]int{"put": registry.MaxListed, "listed": registry.MaxListed + 1} {
 		t.Run(name, func(t *testing.T) {
 			r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
 			r.position.init()
@@ -26,8 +26,8 @@ func TestRewrittenMaxEndpoints(t *testing.T) {
 			for i := range all {
 				all[i] = &mvccpb.KeyValue{Key: key(i), Value: value, ModRevision: int64(i + 1)}
 			}
-			last := registry.MaxEndpoints
-			after := s.listed(r.position.mark(), mark{}, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(listed)}, Kvs: all})
+			last := registry.MaxListed
+			after := s.listed(r.position.mark(), mark{}, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(listed)}, Kvs: all[:last], More: listed > last})
 			if listed == last {
 				all = append(all, &mvccpb.KeyValue{Key: key(last), Value: value, ModRevision: int64(last + 1)})
 				s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: int64(last + 1)}, Events: []*mvccpb.Event{
@@ -38,7 +38,7 @@ func TestRewrittenMaxEndpoints(t *testing.T) {
 				{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: key(0), ModRevision: int64(last + 2)}},
 			}})
 			s.listed(r.position.mark(), after, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Kvs: all[1:]})
-			if n := r.Stats().DataLosses; n != 0 || len(s.view.live) != registry.MaxEndpoints {
+			if n := r.Stats().DataLosses; n != 0 || len(s.view.live) != registry.MaxListed {
 				t.Errorf("%d losses of data, %d endpoints", n, len(s.view.live))
 			}
 		})

@@ -95,20 +95,16 @@ func (s *service) unlisted(now time.Time, hasFailed bool) (wake time.Time) {
 func (s *service) listed(m, last mark, resp *clientv3.GetResponse) (after mark) {
 	s.r.stats.lists.Add(1)
 	s.cached = nil
-	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
+	live := make(map[string]entry, len(resp.Kvs))
 	told := s.bad
 	s.bad = nil
 	for _, kv := range resp.Kvs {
-		e, ok := s.decode(kv, told)
-		switch {
-		case ok && len(live) < registry.MaxEndpoints:
+		if e, ok := s.decode(kv, told); ok {
 			live[string(kv.Key)] = e
-		case ok:
-			full = true
 		}
 	}
-	if full {
-		s.r.log.Warn("service has too many endpoints; some are ignored", "service", s.name, "limit", registry.MaxEndpoints)
+	if resp.More {
+		s.r.log.Warn("service has too many keys in etcd; the known ones stay, and others are ignored", "service", s.name, "limit", registry.MaxListed)
 	}
 	after = s.r.answered(m, resp.Header, m.epoch == last.epoch && s.rewritten(live))
 	lost := after.epoch != last.epoch
@@ -118,7 +114,10 @@ func (s *service) listed(m, last mark, resp *clientv3.GetResponse) (after mark) 
 			s.view.current = nil // etcd responds: the cache is not needed
 		}
 	}
-	s.pos, s.seen, s.full = positionOf(resp.Header), resp.Header.Revision, full
+	s.pos, s.seen, s.full = positionOf(resp.Header), resp.Header.Revision, resp.More
+	if resp.More && last.lost != nil { // what the others say is unknown
+		return after
+	}
 	s.view.replace(live, lost, time.Now())
 	return after
 }
@@ -156,7 +155,7 @@ func (s *service) changed(resp *pb.WatchResponse) {
 			if ev.Type == mvccpb.DELETE {
 				delete(s.bad, key)
 			}
-		case known || len(s.view.live) < registry.MaxEndpoints:
+		case known || len(s.view.live) < registry.MaxListed:
 			s.view.put(key, e)
 		default:
 			s.full = true

@@ -45,3 +45,39 @@ func TestMaxBad(t *testing.T) {
 	change(keyOf(len(all)+1, "garbage"))
 	expect(maxBad)
 }
+
+// TestTooManyKeys: whoever writes more keys of a service than are read pushes out none that is known. A start uses the first keys.
+func TestTooManyKeys(t *testing.T) {
+	const known = "/s/z"
+	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+	r.position.init()
+	kv := func(key string, i int) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte(key), Value: fmt.Appendf(nil, `{"Op":0,"Addr":"10.0.%d.%d:80"}`, i/250, 1+i%250), ModRevision: int64(i + 1)}
+	}
+	list := func(last mark, s *service, revision int64, more bool, all ...*mvccpb.KeyValue) mark {
+		return s.listed(r.position.mark(), last, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: revision}, Kvs: all, More: more})
+	}
+	var others []*mvccpb.KeyValue
+	for i := range registry.MaxListed {
+		others = append(others, kv(fmt.Sprintf("/s/%05d", i), i+1))
+	}
+	s := &service{r: r, prefix: "/s/", view: newView(1, 1)}
+	last := list(mark{}, s, 1, false, kv(known, 0))
+	last = list(last, s, 100_000, true, others...)
+	if _, ok := s.view.live[known]; !ok || len(s.view.live) != 1 {
+		t.Errorf("%d keys are in use", len(s.view.live))
+	}
+	s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 100_001}, Events: []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: kv(known, 100_000)}}})
+	if len(s.view.live) != 0 {
+		t.Error("a key that was deleted stays")
+	}
+	list(last, s, 100_002, false, others[:2]...)
+	if len(s.view.live) != 2 || r.Stats().DataLosses != 0 {
+		t.Errorf("in the end %d keys are in use, and data was lost %d times", len(s.view.live), r.Stats().DataLosses)
+	}
+
+	start := &service{r: r, prefix: "/s/", view: newView(1, 1)}
+	if list(mark{}, start, 100_000, true, others...); len(start.view.live) != registry.MaxListed {
+		t.Errorf("a start uses %d keys", len(start.view.live))
+	}
+}

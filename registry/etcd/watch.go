@@ -117,7 +117,7 @@ func (w *watch) list() {
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
 	got := &outcome{breaks: r.breaks.Load(), at: r.position.mark()}
-	got.resp, got.err = r.client.Get(ctx, w.key, clientv3.WithRange(w.end), clientv3.WithLimit(2*registry.MaxEndpoints))
+	got.resp, got.err = r.client.Get(ctx, w.key, clientv3.WithRange(w.end), clientv3.WithLimit(registry.MaxListed))
 	w.of.mu.Lock()
 	w.outcome = got
 	w.of.mu.Unlock()

@@ -53,8 +53,8 @@ type user struct {
 	list    *kept.List
 	service string
 	port    string
-	limit   registry.Limit
-	told    string // the last problem of the Service that was logged
+	limit   registry.Limit // of what is listed
+	told    string         // the last problem of the Service that was logged
 }
 
 func (f *follower) add(u *user) {

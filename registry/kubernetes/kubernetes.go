@@ -154,7 +154,7 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	name, namespace := cmp.Or(of.Name, service), cmp.Or(of.Namespace, r.opt.Namespace)
 	l := r.kept.Watch(service, notify)
 	f := r.follower(namespace)
-	f.add(&user{list: l, service: name, port: of.Port})
+	f.add(&user{list: l, service: name, port: of.Port, limit: registry.Limit{Most: registry.MaxListed}})
 	return func() {
 		l.Close()
 		f.remove(l)

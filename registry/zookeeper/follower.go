@@ -28,9 +28,9 @@ type follower struct {
 
 	// Of the goroutine that looks.
 	hold       hold
-	wake       *time.Timer // when hold may change its mind; nil means none
-	isSet      bool        // the list was set once, with all records
-	limit      registry.Limit
+	wake       *time.Timer    // when hold may change its mind; nil means none
+	isSet      bool           // the list was set once, with all records
+	limit      registry.Limit // of what is listed or held
 	providers  memo[provider]
 	overrides  memo[override]
 	instances  memo[instance]
@@ -101,7 +101,7 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	f.instances.begin()
 	f.revisions.begin()
 	f.findProviders(m, &found)
-	f.findInstances(m, &found)
+	f.findInstances(m, &found, before)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for e := range before {
@@ -249,45 +249,68 @@ func (f *follower) asksFor(group, version string) bool {
 //
 // Which services an instance has is in its metadata. An application keeps them for itself, or writes them to ZooKeeper. In the
 // former case Dubbo's consumers ask the application. The sidecar then believes the mapping of the interface to applications,
-// or the settings.
-func (f *follower) findInstances(m *mirror, d *findings) {
-	instances, revisions := 0, make(map[key]bool) // that are read
+// or the settings. before is what the last look has used.
+func (f *follower) findInstances(m *mirror, d *findings, before map[*entry]struct{}) {
+	revisions := make(map[key]bool) // that are read
+	for _, at := range f.instanceKeys(m, d, before) {
+		data := d.read(m, f, at.key)
+		if data.isLarge {
+			d.malformed.add(at.app+"/"+at.id, errInstance)
+			continue
+		}
+		if data.data == "" {
+			continue // it has just gone, or can't be read
+		}
+		i := f.instances.get(data.data, parseInstance)
+		if i.err != nil {
+			d.malformed.add(at.app+"/"+at.id, i.err)
+			continue
+		}
+		var meta value
+		if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") {
+			k := key{f.r.root + "/metadata/" + at.app + "/" + i.revision, false}
+			if revisions[k] || len(revisions) < maxRevisions {
+				revisions[k] = true
+				meta = d.read(m, f, k)
+			}
+		}
+		if meta.err != nil {
+			continue // whether the instance has the service is unknown
+		}
+		f.addInstance(&i, meta.data, d)
+	}
+}
+
+// instanceKey is where an instance is.
+type instanceKey struct {
+	app, id string
+	key     key
+}
+
+// instanceKeys returns where the instances of the service are, at most maxInstances: those of before, which the last look has used,
+// and the first of the others.
+func (f *follower) instanceKeys(m *mirror, d *findings, before map[*entry]struct{}) []instanceKey {
+	wasUsed := make(map[key]bool, len(before))
+	for e := range before {
+		wasUsed[e.key] = true
+	}
+	var known, others []instanceKey
 	for _, app := range f.applications(m, d) {
 		dir := servicesRoot(f.r.opt.Chroot) + "/" + app
 		ids := d.read(m, f, key{dir, true})
 		for _, id := range slices.Sorted(slices.Values(ids.children)) {
-			if instances == maxInstances {
-				d.isCut = true
-				return
+			at := instanceKey{app, id, key{dir + "/" + id, false}}
+			switch {
+			case wasUsed[at.key]:
+				known = append(known, at)
+			case len(others) <= maxInstances: // one more, so that the log says so
+				others = append(others, at)
 			}
-			instances++
-			data := d.read(m, f, key{dir + "/" + id, false})
-			if data.isLarge {
-				d.malformed.add(app+"/"+id, errInstance)
-				continue
-			}
-			if data.data == "" {
-				continue // it has just gone, or can't be read
-			}
-			i := f.instances.get(data.data, parseInstance)
-			if i.err != nil {
-				d.malformed.add(app+"/"+id, i.err)
-				continue
-			}
-			var meta value
-			if i.revision != "" && i.revision != "0" && !strings.Contains(i.revision, "/") {
-				k := key{f.r.root + "/metadata/" + app + "/" + i.revision, false}
-				if revisions[k] || len(revisions) < maxRevisions {
-					revisions[k] = true
-					meta = d.read(m, f, k)
-				}
-			}
-			if meta.err != nil {
-				continue // whether the instance has the service is unknown
-			}
-			f.addInstance(&i, meta.data, d)
 		}
 	}
+	all := append(known, others...)
+	d.isCut = len(all) > maxInstances
+	return all[:min(len(all), maxInstances)]
 }
 
 const maxApplications = 64 // of one service; those of a mapping beyond are ignored

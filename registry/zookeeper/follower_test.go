@@ -345,6 +345,29 @@ func TestLargeRecords(t *testing.T) {
 	}
 }
 
+// TestInstancesStay: another application with as many instances as are read takes no place of those in use.
+func TestInstancesStay(t *testing.T) {
+	t.Parallel()
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	create := func(path, data string) { srv.Create(s.chroot+path, data) }
+	create("/dubbo/mapping/"+hello, "app")
+	create("/services/app/one", instanceData("10.0.0.1", "", 1))
+	for i := range maxInstances {
+		create(fmt.Sprint("/services/0app/", i), "{}")
+	}
+	var log said
+	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	w.WaitAddrs("10.0.0.1:1")
+	s.set("/dubbo/mapping/"+hello, "0app,app")
+	eventually.True(t, "the warning", func() bool { return log.count("instances_at_most=") > 0 })
+	s.set("/services/app/one", instanceData("10.0.0.2", "", 1))
+	w.WaitAddrs("10.0.0.2:1")
+	if n := len(w.History()); n != 2 {
+		t.Errorf("%d lists", n)
+	}
+}
+
 // TestSharedNodes: services of one application share what is read of it, and a service that nobody watches is not followed.
 func TestSharedNodes(t *testing.T) {
 	s := newStore(t)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
@@ -47,8 +48,8 @@ const maxReads = 32
 
 // Bounds of a node.
 const (
-	maxChildren = 20_000  // more are an error of the node
-	maxData     = 1 << 20 // bytes; more are left out
+	maxChildren = registry.MaxListed // more are an error of the node
+	maxData     = 1 << 20            // bytes; more are left out
 )
 
 var (

@@ -235,7 +235,7 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	o := r.kept
 	o.Origin += " " + of.Interface + ":" + of.Group + ":" + of.Version + " " + of.Scheme
 	f := &follower{
-		r: r, service: service, of: of, list: o.Watch(service, notify),
+		r: r, service: service, of: of, list: o.Watch(service, notify), limit: registry.Limit{Most: registry.MaxListed},
 		used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
 	}
 	r.mirror.markDirty(f)
