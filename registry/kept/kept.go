@@ -52,6 +52,7 @@ type List struct {
 	last    *registry.Snapshot  // the last that was delivered; nil means none
 	live    []registry.Endpoint // the last list of the source
 	doubted time.Time           // when an empty list is believed; zero if none is doubted
+	held    int                 // endpoints of the next list that the source does not have, as Hold says
 }
 
 // Watch returns the List of a service. Its snapshots go to notify, as registry.Watcher says. The caller must close the
@@ -90,6 +91,14 @@ func (l *List) Cached() []registry.Endpoint {
 	return l.cached.Endpoints
 }
 
+// Hold is called by the source before Set, if it holds endpoints by a rule of its own: endpoints is how many of the list it does not
+// have.
+func (l *List) Hold(endpoints int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = endpoints
+}
+
 // Set is called by the source with the whole list of the service, which Set keeps: nobody may change the list afterwards. doubt is
 // how long the list is doubted if it is empty.
 func (l *List) Set(endpoints []registry.Endpoint, doubt time.Duration) {
@@ -122,7 +131,7 @@ func (l *List) endDoubt() {
 // believe delivers the list of the source, if it differs from the last snapshot.
 func (l *List) believe() {
 	l.doubted = time.Time{}
-	l.count.Doubt(0)
+	l.count.Doubt(l.held)
 	if l.closed.Load() {
 		return
 	}

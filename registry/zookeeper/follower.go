@@ -46,11 +46,12 @@ func (f *follower) look(m *mirror) {
 		return
 	}
 	cached := f.list.Cached()
-	if len(cached) > 0 { // what has gone since may come back, as after a lost session
+	switch {
+	case len(cached) > 0: // what has gone since may come back, as after a lost session
 		f.hold.current = heavier(cached)
-	}
-	if isLost || len(cached) > 0 {
-		f.hold.lose()
+		f.hold.lose(time.Now().Add(f.r.grace))
+	case isLost:
+		f.hold.lose(time.Time{})
 	}
 	endpoints := found.endpoints()
 	isNews := f.tellUnreadable(found.err)
@@ -59,7 +60,7 @@ func (f *follower) look(m *mirror) {
 			return
 		}
 		if isNews {
-			f.hold.lose() // the node could be read before
+			f.hold.lose(time.Time{}) // the node could be read before
 		}
 	}
 	f.list.SetUnusable(found.malformed.count + found.overrides.count)
@@ -79,6 +80,7 @@ func (f *follower) look(m *mirror) {
 		doubt = kept.AfterReconnect
 	}
 	f.isSet = found.err == nil
+	f.list.Hold(len(f.hold.held))
 	f.list.Set(f.limit.Cut(reduced(use), f.service, f.r.log.Warn), doubt)
 }
 

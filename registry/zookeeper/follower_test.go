@@ -255,12 +255,38 @@ func TestCacheAtStart(t *testing.T) {
 			for _, i := range c.back {
 				s.set(provider(i), "")
 			}
-			w := registrytest.Watch(t, s.open(cached), hello)
+			w := registrytest.Watch(t, s.openAt(s.addr, grace, cached), hello)
 			w.Wait("a list of ZooKeeper", func(snap *registry.Snapshot) bool { return snap.Source == registry.SourceLive })
 			w.WaitAddrs(c.want...)
 			w.Always("10.0.0.1:1")
 			w.Always("10.0.0.2:1")
 		})
+	}
+}
+
+// TestCacheIsDropped: endpoints of the cache that ZooKeeper lacks do not stay for ever, and the registry counts them meanwhile.
+func TestCacheIsDropped(t *testing.T) {
+	t.Parallel() // it mostly waits
+	s := newStore(t)
+	dir := t.TempDir()
+	cached := func(o *Options) { o.CacheDir = dir }
+	provider := providerPath(hello, "dubbo://10.0.0.1:1/a")
+	s.set(provider, "")
+	r := s.make(s.addr, grace, cached)
+	registrytest.Watch(t, r, hello).WaitAddrs("10.0.0.1:1")
+	r.Close()
+
+	s.delete(provider)
+	doubting := s.openAt(s.addr, grace, cached)
+	registrytest.Watch(t, doubting, hello).Wait("a list of ZooKeeper", func(snap *registry.Snapshot) bool { return snap.Source == registry.SourceLive })
+	if now := doubting.Condition(); now.Kept != 1 || now.Doubted != 1 {
+		t.Errorf("%d endpoints of %d services are kept", now.Kept, now.Doubted)
+	}
+	const hold = 300 * time.Millisecond
+	believing := s.openAt(s.addr, hold, cached)
+	registrytest.Watch(t, believing, hello).WaitAddrs()
+	if now := believing.Condition(); now.Kept != 0 || now.Doubted != 0 {
+		t.Errorf("in the end %d endpoints of %d services are kept", now.Kept, now.Doubted)
 	}
 }
 

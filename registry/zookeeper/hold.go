@@ -12,17 +12,18 @@ import (
 // sessions ends the sessions of the providers, too, and they register again one after the other. A ZooKeeper that has lost its data
 // has none of them at first. A sidecar that starts then can't know whether that has happened.
 //
-// What is held is dropped a time after the first record has come back. An endpoint whose record says that it must not be used
-// is not held. It is pure: time is an argument.
+// What is held is dropped a time after the first record has come back; after a start, also if none does: the service may have been
+// removed for good. An endpoint whose record says that it must not be used is not held. It is pure: time is an argument.
 type hold struct {
 	current []registry.Endpoint          // the last result
 	held    map[string]registry.Endpoint // by Addr; nil means none
-	until   time.Time                    // zero if no record has come back
+	until   time.Time                    // when held is dropped; zero means not before a record has come back
+	isBack  bool                         // a record has come back
 }
 
-// lose begins to hold what is in use.
-func (h *hold) lose() {
-	h.until = time.Time{}
+// lose begins to hold what is in use, until that time if no record comes back; zero means without limit.
+func (h *hold) lose(until time.Time) {
+	h.until, h.isBack = until, false
 	if len(h.current) > 0 && h.held == nil {
 		h.held = make(map[string]registry.Endpoint, len(h.current))
 	}
@@ -40,8 +41,8 @@ func (h *hold) settle(live []registry.Endpoint, back []string, now time.Time, gr
 	}
 	if len(h.held) == 0 {
 		h.held = nil
-	} else if h.until.IsZero() && len(back) > 0 {
-		h.until = now.Add(grace)
+	} else if !h.isBack && len(back) > 0 {
+		h.until, h.isBack = now.Add(grace), true
 	}
 	if !h.until.IsZero() && !now.Before(h.until) {
 		h.held = nil

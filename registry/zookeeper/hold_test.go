@@ -12,7 +12,7 @@ import (
 func TestHold(t *testing.T) {
 	for name, steps := range map[string][]struct {
 		at   int    // seconds
-		live string // addresses, after "-" those whose record says that they must not be used; "lost" is a lost session
+		live string // addresses, after "-" those whose record says that they must not be used; "lost" is a lost session, "start" a start with the cache "a b"
 		use  string
 	}{
 		"no loss": {{0, "a b", "a b"}, {1, "b", "b"}, {2, "", ""}},
@@ -27,13 +27,26 @@ func TestHold(t *testing.T) {
 		"back, but not to be used": {
 			{0, "a b c", "a b c"}, {5, "lost", ""}, {5, "-a", "b c"}, {34, "-a", "b c"}, {35, "-a", ""}},
 		"all back, none to be used": {{0, "a b", "a b"}, {5, "lost", ""}, {5, "-a -b", ""}},
-		"lost first":                {{0, "lost", ""}, {0, "", ""}, {1, "a", "a"}, {2, "", ""}},
+		"a start, and none comes back": {
+			{0, "start", ""}, {0, "", "a b"}, {29, "", "a b"}, {30, "", ""}, {31, "a", "a"}, {60, "", ""}},
+		"a start, and some come back": {
+			{0, "start", ""}, {0, "", "a b"}, {20, "b c", "a b c"}, {49, "b c", "a b c"}, {50, "b c", "b c"}},
+		"a start, and all are there": {{0, "start", ""}, {0, "a b", "a b"}, {1, "a", "a"}},
+		"a start, and the session is lost": {
+			{0, "start", ""}, {0, "", "a b"}, {10, "lost", ""}, {10, "", "a b"}, {1000, "", "a b"}, {1001, "c", "a b c"}, {1031, "c", "c"}},
+		"lost first": {{0, "lost", ""}, {0, "", ""}, {1, "a", "a"}, {2, "", ""}},
 	} {
 		var h hold
 		begin := time.Unix(1000, 0)
 		for i, s := range steps {
-			if s.live == "lost" {
-				h.lose()
+			now := begin.Add(time.Duration(s.at) * time.Second)
+			switch s.live {
+			case "start":
+				h.current = []registry.Endpoint{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}}
+				h.lose(now.Add(30 * time.Second))
+				continue
+			case "lost":
+				h.lose(time.Time{})
 				continue
 			}
 			var live []registry.Endpoint
@@ -45,7 +58,6 @@ func TestHold(t *testing.T) {
 					live = append(live, registry.Endpoint{Addr: addr, Weight: 1})
 				}
 			}
-			now := begin.Add(time.Duration(s.at) * time.Second)
 			use, wake := h.settle(live, back, now, 30*time.Second)
 			var got []string
 			for _, e := range use {

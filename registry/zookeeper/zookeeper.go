@@ -13,8 +13,8 @@
 // addresses that have none.
 //
 // An outage of ZooKeeper never stops traffic. The rules of package kept hold, and one more: after the session was lost,
-// endpoints that were in use stay until 30 s after the first record has come back (see hold). After a start, the endpoints of
-// the cache stay as long. While no record comes back, there is no limit.
+// endpoints that were in use stay until 30 s after the first record has come back (see hold). While no record comes back, there is no
+// limit. After a start, the endpoints of the cache stay for 30 s, or until 30 s after the first record has come back within that time.
 //
 //	zookeeper.go           Registry, its options and its watches
 //	follower.go            the endpoints of a service; hold.go those that stay in use
@@ -90,7 +90,7 @@ type Scheme struct {
 	Serialization string // that consumers must use; "" means any
 }
 
-// grace is how long endpoints stay in use after a lost session, once the first record has come back.
+// grace is how long endpoints stay in use after a lost session, once the first record has come back, and after a start.
 const grace = 30 * time.Second
 
 // requestTimeout bounds a request to ZooKeeper.
