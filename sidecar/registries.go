@@ -126,7 +126,7 @@ type discovery struct {
 // newDiscovery returns the discovery of a sidecar, which has no clients yet.
 func newDiscovery(log *slog.Logger) discovery {
 	return discovery{
-		dns: dns.Options{Others: new(dns.Others), Failing: dns.NewFailing(), Logger: log}, connections: make(map[string]*connection),
+		dns: dns.Options{Turns: dns.NewTurns(), Others: new(dns.Others), Failing: dns.NewFailing(), Logger: log}, connections: make(map[string]*connection),
 	}
 }
 

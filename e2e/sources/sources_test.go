@@ -18,14 +18,15 @@ import (
 // source is a source of endpoints that a test controls. All replicas belong to the service compute.
 type source struct {
 	keys    string                         // more keys of registry in the configuration, after a comma
-	find    string                         // keys of the service in the configuration; PORT is that of the replicas
+	find    string                         // keys of the service in the configuration; NAME is its name, and PORT that of the replicas
 	command func(args ...string) *exec.Cmd // in which the sidecar runs; nil means as it is
 	publish func(addrs []string, port string) error
 	faults  []fault
 	linger  int // replicas that serve on after they were removed, as the source tells late
 
-	many    func(services int) error // publishes the services of TestManyServices; nil if the source has none
-	watches func() int               // that clients have on the source
+	many         func(services int) error // publishes the services of TestManyServices
+	manyProtocol string                   // that they have; "" means http
+	watches      func() int               // that clients have on the source; nil if it has none
 }
 
 // fault is something bad that happens to a source.
@@ -44,6 +45,7 @@ var sources = []struct {
 	{"file", fileSource},
 	{"etcd", etcdSource},
 	{"kubernetes", kubernetesSource},
+	{"zookeeper", zooKeeperSource},
 	{"dns", namesSource},
 }
 
@@ -57,14 +59,24 @@ func (s *source) start(t *testing.T, r *replicas) (p *harness.Process, egress st
 	p = harness.NewProcess(t, fmt.Sprintf(`
 registry: {allow_addresses: ["127.0.0.0/8"], cache_dir: %q%s}
 listeners: [{name: egress, address: %q, protocol: http, service: compute}]
-services: {compute: {%s, protocol: http, idempotent: true, retry: {attempts: 2}}}`, t.TempDir(), s.keys, egress, strings.ReplaceAll(s.find, "PORT", r.port)))
-	if s.command == nil {
-		s.command = func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }
-	}
-	p = p.Launch(s.command(p.Command().Args...))
+services: {compute: {%s, protocol: http, idempotent: true, retry: {attempts: 2}}}`, t.TempDir(), s.keys, egress, s.findIn("compute", r.port)))
+	p = s.launch(p)
 	p.Ready()
 	r.await(p, "at the start")
 	return p, egress
+}
+
+// findIn returns the keys of a service in the configuration.
+func (s *source) findIn(service, port string) string {
+	return strings.NewReplacer("NAME", service, "PORT", port).Replace(s.find)
+}
+
+// launch starts a sidecar with the configuration of p.
+func (s *source) launch(p *harness.Process) *harness.Process {
+	if s.command == nil {
+		return p.Again()
+	}
+	return p.Launch(s.command(p.Command().Args...))
 }
 
 // fileSource is a file of endpoints.

@@ -47,6 +47,7 @@ type Options struct {
 	// new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
+	Turns   Turns        // bounds the lookups of several Watchers; nil means no bound
 	Others  *Others      // gets the second addresses of names; nil means that nobody wants them
 	Failing *Failing     // gets the names that don't resolve; nil means that nobody wants them
 	Reach   *reach.Rule  // which addresses endpoints may have; nil means any
@@ -67,21 +68,23 @@ const (
 	maxTTL = 5 * time.Minute
 
 	parallel = 8   // concurrent lookups of one watch
+	maxTurns = 128 // concurrent lookups of a process: a start with a thousand names must not flood a name server
 	maxAddrs = 256 // endpoints of one name
 )
 
 // Watcher delivers another watcher's snapshots with an endpoint for each address of a name. A registry may have thousands of
-// watches, so one goroutine looks at all of them, and only lookups have goroutines of their own.
+// watches, and there may be thousands of Watchers of one watch each. So one goroutine looks at all watches of a Watcher, as long as there
+// is something new, and lookups have goroutines of their own.
 type Watcher struct {
 	inner registry.Watcher
 	opt   Options
 	tasks *tasks.Group
-	wake  chan struct{} // has an element unless due is certainly empty
 
 	closing sync.Once
 	mu      sync.Mutex
 	watches map[*watch]struct{} // running watches; nil after Close
 	due     []*watch            // those that are to be looked at, each once
+	looking bool                // a goroutine looks at them until there are none
 }
 
 var _ registry.Watcher = (*Watcher)(nil)
@@ -96,20 +99,13 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 		opt.Lookup = resolver{new(net.Dialer).DialContext}.lookup
 	}
 	opt.until = time.Now().Add(maxTTL)
-	w := &Watcher{inner: inner, opt: opt, tasks: tasks.New(), wake: make(chan struct{}, 1), watches: make(map[*watch]struct{})}
-	w.tasks.Go(w.run)
-	return w
+	return &Watcher{inner: inner, opt: opt, tasks: tasks.New(), watches: make(map[*watch]struct{})}
 }
 
-// run looks at watches for which there is something new.
-func (w *Watcher) run() {
-	for {
-		select {
-		case <-w.tasks.Context().Done():
-			return
-		case <-w.wake:
-		}
-		for _, t := range w.takeDue() {
+// look looks at watches until there is nothing new for any.
+func (w *Watcher) look() {
+	for due := w.takeDue(); len(due) > 0; due = w.takeDue() {
+		for _, t := range due {
 			t.look()
 		}
 	}
@@ -119,6 +115,7 @@ func (w *Watcher) takeDue() (due []*watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due, w.due = w.due, nil
+	w.looking = len(due) > 0
 	for _, t := range due {
 		t.isDue = false
 	}
@@ -168,8 +165,8 @@ func (w *Watcher) Close() error {
 	return nil
 }
 
-// watch follows one service. The goroutine of the Watcher owns all fields without another remark; it sees a watch once
-// those from w to unwatch are set.
+// watch follows one service. The goroutine that looks owns all fields without another remark; it sees a watch once those from w to
+// unwatch are set.
 type watch struct {
 	w       *Watcher
 	ctx     context.Context // ends with the watch
@@ -207,7 +204,7 @@ func (t *watch) put(s *registry.Snapshot) {
 	t.setDue()
 }
 
-// setDue has the goroutine of the Watcher look at the watch.
+// setDue has a goroutine look at the watch.
 func (t *watch) setDue() {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -216,9 +213,8 @@ func (t *watch) setDue() {
 	}
 	t.isDue = true
 	t.w.due = append(t.w.due, t)
-	select {
-	case t.w.wake <- struct{}{}:
-	default:
+	if !t.w.looking {
+		t.w.looking = t.w.tasks.Go(t.w.look)
 	}
 }
 
@@ -385,6 +381,10 @@ func (t *watch) learned(o outcome) {
 }
 
 func (t *watch) lookup(host string) name {
+	if err := t.w.opt.Turns.begin(t.ctx); err != nil {
+		return name{err: err}
+	}
+	defer t.w.opt.Turns.end()
 	ctx, cancel := context.WithTimeout(t.ctx, t.w.opt.Timeout)
 	defer cancel()
 	a, err := t.w.opt.Lookup(ctx, host)

@@ -24,7 +24,7 @@ func TestSnapshotWithOutcome(t *testing.T) {
 				return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, TTL: -1}, ctx.Err()
 			},
 		},
-		tasks: tasks.New(), wake: make(chan struct{}, 1), watches: make(map[*watch]struct{}), // the test looks, not run
+		tasks: tasks.New(), watches: make(map[*watch]struct{}), looking: true, // the test looks, and no goroutine
 	}
 	var got []string
 	at := &watch{w: w, ctx: w.tasks.Context(), unwatch: func() {}, notify: func(s *registry.Snapshot) {
