@@ -38,16 +38,27 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
+// startServer starts a ZooKeeper for a test with Dubbo.
 func startServer(t *testing.T) *server {
 	t.Helper()
-	if os.Getenv(serverVariable) == "" || os.Getenv(dubboVariable) == "" {
-		t.Skip("needs ZooKeeper and Dubbo: see scripts/zookeeper-source.sh")
+	if os.Getenv(dubboVariable) == "" {
+		t.Skip("needs Dubbo: see scripts/zookeeper-source.sh")
 	}
-	s := &server{t: t, dir: t.TempDir(), addr: harness.FreeAddrs(t, 1)[0]}
-	host, port, _ := strings.Cut(s.addr, ":")
-	must.WriteFile(t, s.file("zoo.cfg"), fmt.Sprintf("tickTime=500\ndataDir=%s\nclientPort=%s\nclientPortAddress=%s\nadmin.enableServer=false\nmaxClientCnxns=0\n",
-		s.file("data"), port, host))
+	s := newServer(t, harness.FreeAddrs(t, 1)[0], "")
 	s.start()
+	return s
+}
+
+// newServer returns a ZooKeeper that does not run yet. settings are more lines of its configuration.
+func newServer(t *testing.T, addr, settings string) *server {
+	t.Helper()
+	if os.Getenv(serverVariable) == "" {
+		t.Skip("needs ZooKeeper: see scripts/zookeeper-source.sh")
+	}
+	s := &server{t: t, dir: t.TempDir(), addr: addr}
+	host, port, _ := strings.Cut(s.addr, ":")
+	must.WriteFile(t, s.file("zoo.cfg"), fmt.Sprintf("tickTime=500\ndataDir=%s\nclientPort=%s\nclientPortAddress=%s\nadmin.enableServer=false\nmaxClientCnxns=0\n%s",
+		s.file("data"), port, host, settings))
 	t.Cleanup(func() {
 		s.kill()
 		if said, _ := os.ReadFile(s.file("log")); t.Failed() {
@@ -66,7 +77,7 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	defer log.Close()
-	s.cmd = exec.Command("java", "-Xmx96m", "-cp", os.Getenv(serverVariable), "org.apache.zookeeper.server.ZooKeeperServerMain", s.file("zoo.cfg"))
+	s.cmd = exec.Command("java", "-Xmx96m", "-cp", os.Getenv(serverVariable), "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.file("zoo.cfg"))
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -76,6 +87,9 @@ func (s *server) start() {
 
 // kill ends the server without a warning.
 func (s *server) kill() {
+	if s.cmd == nil {
+		return
+	}
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 }
