@@ -75,20 +75,12 @@ func (f *follower) remove(l *kept.List) {
 // update delivers the endpoints of a Service. doubt is how long they are doubted if there are none.
 func (f *follower) update(u *user, doubt time.Duration) {
 	permits := func(addr string) bool { return f.r.opt.DNS.Reach.Check(u.list.Service(), addr, false) == "" }
-	endpoints, unusable, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
-	u.list.SetUnusable(unusable)
-	if f.tell(u, cmp.Or(err, wrongEndpoints(unusable))); err != nil {
+	endpoints, wrong, err := endpointsOf(slices.Collect(maps.Values(f.slices.byService[u.service])), u.port, f.r.opt.Zone, permits)
+	u.list.SetUnusable(wrong.count)
+	if f.tell(u, cmp.Or(err, wrong.err())); err != nil {
 		return
 	}
 	u.list.Set(u.limit.Cut(registry.Normalize(endpoints), u.service, f.r.log.Warn), doubt)
-}
-
-// wrongEndpoints returns an error if endpoints have wrong addresses or zones.
-func wrongEndpoints(endpoints int) error {
-	if endpoints == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d endpoints have wrong addresses or zones", endpoints)
 }
 
 // tell logs why a Service, or a part of it, can't be used, once for as long as the reason stays the same.

@@ -97,20 +97,18 @@ type replica struct {
 //
 // As in kube-proxy, endpoints that are not ready are left out, unless none is ready: then those that end and still serve are
 // used. Hints count if each ready endpoint has some, and one of them is for this zone. A pod with addresses of both families
-// is one endpoint, by its IPv4 address. unusable is how many endpoints have a wrong address or zone.
-func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) (endpoints []registry.Endpoint, unusable int, err error) {
+// is one endpoint, by its IPv4 address. wrong are the endpoints with a wrong address or zone.
+func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr string) bool) (endpoints []registry.Endpoint, wrong wrongEndpoints, err error) {
 	var replicas []replica
 	for _, s := range all {
 		number, err := s.port(port)
 		if err != nil {
-			return nil, 0, err
+			return nil, wrongEndpoints{}, err
 		}
 		if number == 0 {
 			continue
 		}
-		var wrong int
-		replicas, wrong = s.appendReplicas(replicas, number)
-		unusable += wrong
+		replicas = s.appendReplicas(replicas, number, &wrong)
 	}
 	replicas = slices.DeleteFunc(replicas, func(r replica) bool {
 		refused := !permits(r.endpoint.Addr)
@@ -127,7 +125,7 @@ func endpointsOf(all []*endpointSlice, port, zone string, permits func(addr stri
 	for _, r := range hinted(usable, zone) {
 		endpoints = append(endpoints, r.endpoint)
 	}
-	return endpoints, unusable, nil
+	return endpoints, wrong, nil
 }
 
 // port returns the number of a port of the slice, or 0 if its endpoints have no such port.
@@ -153,8 +151,28 @@ func (s *endpointSlice) port(want string) (int, error) {
 	return found, nil
 }
 
-// appendReplicas appends the endpoints of the slice, without the number wrong that have a wrong address or zone.
-func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wrong int) {
+// wrongEndpoints are endpoints with a wrong address or zone.
+type wrongEndpoints struct {
+	count   int
+	example string // an address, the same in each order of the slices
+}
+
+func (w *wrongEndpoints) add(addr string) {
+	if w.count++; w.count == 1 || addr < w.example {
+		w.example = addr
+	}
+}
+
+// err returns an error that says how many there are, or nil.
+func (w *wrongEndpoints) err() error {
+	if w.count == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d endpoints have wrong addresses or zones, such as %.200q", w.count, w.example)
+}
+
+// appendReplicas appends the endpoints of the slice. Those with a wrong address or zone are added to wrong.
+func (s *endpointSlice) appendReplicas(to []replica, port int, wrong *wrongEndpoints) []replica {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if len(e.Addresses) == 0 {
@@ -162,7 +180,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wro
 		}
 		addr, err := registry.ParseAddr(net.JoinHostPort(e.Addresses[0], strconv.Itoa(port)))
 		if err != nil || registry.CheckNames(e.Zone, "") != nil {
-			wrong++
+			wrong.add(e.Addresses[0])
 			continue
 		}
 		r := replica{
@@ -178,7 +196,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int) (_ []replica, wro
 		}
 		to = append(to, r)
 	}
-	return to, wrong
+	return to
 }
 
 // onePerPod leaves out the IPv6 addresses of pods that have an IPv4 address.

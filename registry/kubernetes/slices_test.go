@@ -81,7 +81,7 @@ func TestEndpointsOf(t *testing.T) {
 			}
 			all = append(all, s)
 		}
-		endpoints, unusable, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
+		endpoints, wrong, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
 		var got []string
 		for _, e := range rule.Watch("compute", nil).Permitted(registry.Normalize(endpoints), nil) {
 			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
@@ -90,11 +90,27 @@ func TestEndpointsOf(t *testing.T) {
 			got = append(got, err.Error())
 		}
 		text := strings.Join(c.slices, "")
-		if want := strings.Count(text, "0.0.0.0") + strings.Count(text, "10.0.0.256") + strings.Count(text, strings.Repeat("z", registry.MaxName+1)); unusable != want {
-			t.Errorf("%s: %d endpoints can't be used, want %d", c.name, unusable, want)
+		if want := strings.Count(text, "0.0.0.0") + strings.Count(text, "10.0.0.256") + strings.Count(text, strings.Repeat("z", registry.MaxName+1)); wrong.count != want {
+			t.Errorf("%s: %d endpoints can't be used, want %d", c.name, wrong.count, want)
 		}
 		if text := strings.Join(got, " "); !strings.HasSuffix(text, c.want) || c.want == "" && text != "" {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
+}
+
+// TestWrongEndpoints: the log has the same example of wrong endpoints whatever the order of the slices, so that it is told once.
+func TestWrongEndpoints(t *testing.T) {
+	if err := (&wrongEndpoints{}).err(); err != nil {
+		t.Error(err)
+	}
+	for _, order := range []string{"b a c", "a b c", "c b a"} {
+		var w wrongEndpoints
+		for _, addr := range strings.Fields(order) {
+			w.add(addr)
+		}
+		if got := w.err().Error(); got != `3 endpoints have wrong addresses or zones, such as "a"` {
+			t.Errorf("%s: %s", order, got)
 		}
 	}
 }
