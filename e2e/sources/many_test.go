@@ -53,7 +53,7 @@ func TestManyServices(t *testing.T) {
 			began := time.Now()
 			p = src.launch(p)
 			p.Ready() // each loop knows the endpoints of each service
-			took := time.Since(began)
+			took, starting := time.Since(began), cpuOf(t, p)
 			if src.watches != nil { // names have no cache
 				eventually.True(t, "the cache to have all services", func() bool {
 					files, _ := filepath.Glob(filepath.Join(cache, "*.json"))
@@ -66,8 +66,8 @@ func TestManyServices(t *testing.T) {
 			<-time.After(rest) // what is measured
 			cpu = cpuOf(t, p) - cpu
 			now := liveOf(t, p)
-			t.Logf("sizing: %d services of %s, %d loops: ready %v after the start, resident %d MiB, live heap %d MiB, %d goroutines, CPU at rest %.2f%%", manyServices, s.name,
-				manyLoops(), took.Round(time.Millisecond), resident>>20, now.heap>>20, now.goroutines, 100*cpu.Seconds()/rest.Seconds())
+			t.Logf("sizing: %d services of %s, %d loops: ready %v after the start, with %v of CPU, resident %d MiB, live heap %d MiB, %d goroutines, CPU at rest %.2f%%", manyServices, s.name,
+				manyLoops(), took.Round(time.Millisecond), starting, resident>>20, now.heap>>20, now.goroutines, 100*cpu.Seconds()/rest.Seconds())
 			if _, body := p.Get("/endpoints"); strings.Count(body, `"address": "10.77.`) != manyServices*endpointsEach {
 				t.Errorf("%d endpoints", strings.Count(body, `"address": "10.77.`))
 			}

@@ -4,13 +4,13 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 )
 
 // tree has the nodes. The caller holds the mutex of the Server.
 type tree struct {
 	nodes    map[string]*node
+	below    map[string]map[string]bool // names of children, by path
 	sessions map[int64]*session
 	zxid     int64
 	lastID   int64
@@ -41,7 +41,7 @@ const (
 // wipe keeps only the count of sessions, so that each has an id of its own.
 func (t *tree) wipe() {
 	*t = tree{
-		nodes: map[string]*node{"/": {}}, sessions: make(map[int64]*session), lastID: t.lastID,
+		nodes: map[string]*node{"/": {}}, below: make(map[string]map[string]bool), sessions: make(map[int64]*session), lastID: t.lastID,
 		data: make(map[string]map[*conn]struct{}), children: make(map[string]map[*conn]struct{}),
 	}
 }
@@ -49,6 +49,11 @@ func (t *tree) wipe() {
 func (t *tree) create(at string, data []byte, owner int64, user string) {
 	t.zxid++
 	t.nodes[at] = &node{data: data, owner: owner, user: user}
+	dir, name := path.Dir(at), path.Base(at)
+	if t.below[dir] == nil {
+		t.below[dir] = make(map[string]bool)
+	}
+	t.below[dir][name] = true
 	fire(t.data, at, created)
 	fire(t.children, path.Dir(at), childrenChanged)
 }
@@ -56,6 +61,7 @@ func (t *tree) create(at string, data []byte, owner int64, user string) {
 func (t *tree) delete(at string) {
 	t.zxid++
 	delete(t.nodes, at)
+	delete(t.below[path.Dir(at)], path.Base(at))
 	fire(t.data, at, deleted)
 	fire(t.children, at, deleted)
 	fire(t.children, path.Dir(at), childrenChanged)
@@ -69,15 +75,7 @@ func (t *tree) set(at string, data []byte) {
 }
 
 // childrenOf returns names.
-func (t *tree) childrenOf(at string) (names []string) {
-	prefix := strings.TrimSuffix(at, "/") + "/"
-	for p := range t.nodes {
-		if name, ok := strings.CutPrefix(p, prefix); ok && name != "" && !strings.Contains(name, "/") {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func (t *tree) childrenOf(at string) []string { return slices.Collect(maps.Keys(t.below[at])) }
 
 func (t *tree) endSession(id int64) {
 	delete(t.sessions, id)

@@ -68,7 +68,7 @@ const (
 	maxTTL = 5 * time.Minute
 
 	parallel = 8   // concurrent lookups of one watch
-	maxTurns = 128 // concurrent lookups of a process: a start with a thousand names must not flood a name server
+	maxTurns = 64  // concurrent lookups of a process: a start with a thousand names must not flood a name server
 	maxAddrs = 256 // endpoints of one name
 )
 
