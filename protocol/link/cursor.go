@@ -1,7 +1,7 @@
 package link
 
 // cursor reads the head of a message. It can fail in two ways, and yields zero values after
-// either, so that callers check only once at the end.
+// either, so that callers check only once at the end. The first failure counts.
 type cursor struct {
 	b     []byte // the head
 	at    int    // index of what is read next
@@ -13,17 +13,22 @@ type cursor struct {
 }
 
 func (c *cursor) fail(err error) {
-	if c.err == nil {
+	if c.err == nil && c.why == 0 {
 		c.err = err
 	}
-	c.b, c.at = nil, 0
+	c.stop()
 }
 
+// reject leaves the rest of the head unread: what follows a list that is too long is not where it would be read.
 func (c *cursor) reject(why Reason) {
-	if c.why == 0 {
+	if c.err == nil && c.why == 0 {
 		c.why = why
 	}
+	c.stop()
 }
+
+// stop makes all that is read from now on zero.
+func (c *cursor) stop() { c.b, c.at = nil, 0 }
 
 func (c *cursor) byte() byte {
 	if c.at >= len(c.b) {

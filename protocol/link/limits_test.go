@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
@@ -22,6 +24,10 @@ func TestRequestLimits(t *testing.T) {
 	}
 	trailers := get()
 	trailers.Trailers = many
+	// with returns a request with lists of headers and trailers, which others follow in its head.
+	with := func(hs, trailers []protocol.Header, hold time.Duration, body int) *protocol.Request {
+		return &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: hs, Trailers: trailers, Hold: hold, Body: make([]byte, body)}
+	}
 	for name, c := range map[string]struct {
 		req *protocol.Request
 		why Reason // 0 means accepted
@@ -34,19 +40,29 @@ func TestRequestLimits(t *testing.T) {
 		"headers at the limit": {get(many[:10]...), 0},
 		"headers over":         {get(many...), TooLarge},
 		"trailers over":        {trailers, TooLarge},
-		"line break in value":  {get(headers("a", "v\r\nx-evil: 1")...), Malformed},
-		"line feed in value":   {get(headers("a", "v\nx-evil: 1")...), Malformed},
-		"NUL in value":         {get(headers("a", "1234567890\x00")...), Malformed},
-		"colon in name":        {get(headers("a:b", "v")...), Malformed},
-		"blank in name":        {get(headers("content-length ", "v")...), Malformed},
-		"empty name":           {get(headers("", "v")...), Malformed},
-		"blank in path":        {&protocol.Request{Method: []byte("GET"), Path: []byte("/ HTTP/1.1")}, Malformed},
-		"blank in method":      {&protocol.Request{Method: []byte("GET /"), Path: []byte("/")}, Malformed},
-		"empty path":           {&protocol.Request{Method: []byte("GET")}, Malformed},
-		"break in authority":   {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a\nb")}, Malformed},
-		"break in service":     {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Service: []byte("a\nb")}, Malformed},
-		"break in attachment":  {&protocol.Request{Codec: dubbo.CodecFastjson, Headers: headers("a", "\n")}, Malformed},
-		"codec of the future":  {&protocol.Request{Codec: 9, Method: []byte("GET"), Path: []byte("/")}, Malformed},
+
+		"line break in value": {get(headers("a", "v\r\nx-evil: 1")...), Malformed},
+		"line feed in value":  {get(headers("a", "v\nx-evil: 1")...), Malformed},
+		"NUL in value":        {get(headers("a", "1234567890\x00")...), Malformed},
+		"colon in name":       {get(headers("a:b", "v")...), Malformed},
+		"blank in name":       {get(headers("content-length ", "v")...), Malformed},
+		"empty name":          {get(headers("", "v")...), Malformed},
+		"blank in path":       {&protocol.Request{Method: []byte("GET"), Path: []byte("/ HTTP/1.1")}, Malformed},
+		"blank in method":     {&protocol.Request{Method: []byte("GET /"), Path: []byte("/")}, Malformed},
+		"empty path":          {&protocol.Request{Method: []byte("GET")}, Malformed},
+		"break in authority":  {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a\nb")}, Malformed},
+		"break in service":    {&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Service: []byte("a\nb")}, Malformed},
+		"break in attachment": {&protocol.Request{Codec: dubbo.CodecFastjson, Headers: headers("a", "\n")}, Malformed},
+		"codec of the future": {&protocol.Request{Codec: 9, Method: []byte("GET"), Path: []byte("/")}, Malformed},
+
+		"headers over, with trailers":      {with(many, many[:1], 0, 0), TooLarge},
+		"headers over, with hold":          {with(many, nil, time.Second, 0), TooLarge},
+		"headers over, long, trailers":     {with(many, many[:1], 0, 40000), TooLarge},
+		"headers and trailers over":        {with(many, many, time.Second, 0), TooLarge},
+		"trailers over, with hold":         {with(nil, many, time.Second, 0), TooLarge},
+		"line break, then headers over":    {with(append(headers("a", "\n"), many[:9]...), many, 0, 0), Malformed},
+		"line break, then trailers over":   {with(headers("a", "\n"), many, time.Second, 0), Malformed},
+		"text over, then a malformed name": {with(headers("a", strings.Repeat("v", 33000), strings.Repeat("b", 2000)+":", ""), nil, 0, 0), TooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, a := newLink(t, Settings{}, limits)
@@ -79,6 +95,48 @@ func TestResponseLimits(t *testing.T) {
 	exchange(t, d, a)
 	if d.h.rejected[1] != TooLarge || d.h.rejected[2] != Malformed || len(d.h.rejected) != 6 || len(d.h.responses) != 0 {
 		t.Errorf("got %q", d.h.events)
+	}
+}
+
+// TestResponseRejected: after a response that is rejected, whatever follows in its head, the next one arrives.
+func TestResponseRejected(t *testing.T) {
+	many := slices.Repeat(headers("n1", "v"), 11)
+	some := headers("x-sum", "1")
+	for name, c := range map[string]struct {
+		resp protocol.Response
+		why  Reason
+	}{
+		"headers over":                   {protocol.Response{Status: 200, Headers: many}, TooLarge},
+		"headers over, with trailers":    {protocol.Response{Status: 200, Headers: many, Trailers: some}, TooLarge},
+		"headers over, long, trailers":   {protocol.Response{Status: 200, Headers: many, Trailers: some, Body: make([]byte, 20000)}, TooLarge},
+		"headers and trailers over":      {protocol.Response{Status: 200, Headers: many, Trailers: many}, TooLarge},
+		"trailers over":                  {protocol.Response{Status: 200, Trailers: many}, TooLarge},
+		"status, then headers":           {protocol.Response{Status: 199, Headers: many, Trailers: some}, Malformed},
+		"line break, then headers over":  {protocol.Response{Status: 200, Reason: []byte("a\nb"), Headers: many, Trailers: some}, Malformed},
+		"token of a status without body": {protocol.Response{Status: 204, StreamToken: vectorToken[:], Headers: many}, Malformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.resp.DeclaredLength = -1
+			w, h := NewWriter(), newRecorder()
+			r := NewDialer(Settings{Features: FeatureStreams}, ReaderLimits{Headers: 10}, h)
+			w.Preface(Acceptor, Settings{})
+			w.Open(1, Settings{Features: FeatureStreams})
+			for id := range uint64(4) { // interned or not
+				w.Response(id+1, &c.resp, 0, nil)
+			}
+			w.Response(5, typicalResponse(), 0, nil)
+			if err := r.Feed(w.Append(nil, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+			for id := range uint64(4) {
+				if got := h.rejected[id+1]; got != c.why || h.responses[id+1] != nil {
+					t.Errorf("response %d: rejected as %q, want %q", id+1, got, c.why)
+				}
+			}
+			if h.responses[5] == nil || r.Buffered() != 0 {
+				t.Error("the link takes no response afterwards")
+			}
+		})
 	}
 }
 
