@@ -22,7 +22,7 @@ func CopyFields(to, from []Header, b *bytebufferpool.ByteBuffer) []Header {
 		at := len(b.B)
 		b.B = append(append(b.B, from[i].Name...), from[i].Value...)
 		middle := at + len(from[i].Name)
-		to = append(to, Header{Name: b.B[at:middle:middle], Value: b.B[middle:len(b.B):len(b.B)]})
+		to = append(to, Header{Name: b.B[at:middle:middle], Value: b.B[middle:len(b.B):len(b.B)], NeverIndexed: from[i].NeverIndexed})
 	}
 	return to
 }
@@ -42,6 +42,6 @@ func (r *Request) CopyTo(dst *Request, b *bytebufferpool.ByteBuffer) {
 	*dst = Request{
 		Codec: r.Codec, Method: copied(r.Method), Path: copied(r.Path), Authority: copied(r.Authority),
 		Headers: CopyFields(dst.Headers[:0], r.Headers, b), Trailers: CopyFields(dst.Trailers[:0], r.Trailers, b), Body: copied(r.Body),
-		Version: copied(r.Version), Group: copied(r.Group), Timed: r.Timed, OneWay: r.OneWay, Batch: r.Batch, Login: r.Login,
+		Version: copied(r.Version), Group: copied(r.Group), Timed: r.Timed, OneWay: r.OneWay, Batch: r.Batch, Login: r.Login, NeverIndexed: r.NeverIndexed,
 	}
 }

@@ -13,9 +13,9 @@ func TestCopyTo(t *testing.T) {
 	text := func(s string) []byte { return []byte(s) }
 	from := Request{
 		Codec: CodecHTTP, Service: text("s"), Method: text("POST"), Path: text("/a?b"), Authority: text("host:1"),
-		Headers:  []Header{{Name: text("A"), Value: text("1")}, {Name: text("B"), Value: text("")}},
+		Headers:  []Header{{Name: text("A"), Value: text("1")}, {Name: text("B"), Value: text(""), NeverIndexed: true}},
 		Trailers: []Header{{Name: text("T"), Value: text("2")}}, Body: text("body"), Version: text("v"), Group: text("g"),
-		Deadline: 1, Hold: 1, Timed: true, Attempt: 1, Hedge: true, Tied: true, Idempotent: true, OneWay: true, Batch: true, Alone: true, Login: true,
+		Deadline: 1, Hold: 1, Timed: true, Attempt: 1, Hedge: true, Tied: true, Idempotent: true, OneWay: true, Batch: true, Alone: true, Login: true, NeverIndexed: true,
 	}
 	v := reflect.ValueOf(from)
 	for i := range v.NumField() {

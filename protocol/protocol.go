@@ -23,6 +23,10 @@ type Header struct {
 	// 5.1, 5.5): an encoder of HTTP/1.1 does not check them again. A writer that is not sure leaves it
 	// false. One that changes Name or Value keeps it true, or clears it.
 	Valid bool
+
+	// NeverIndexed says that no compression table may take the field, as whoever sent it over HTTP/2 wants (RFC 7541
+	// section 7.1.3). HTTP/1.1 can't say that.
+	NeverIndexed bool
 }
 
 // String returns h as a line of text, for messages.
@@ -56,6 +60,8 @@ type Request struct {
 	Batch      bool          // its priority is batch: requests without it go first
 	Alone      bool          // its connection has no other in flight at the service; false while the service has few
 	Login      bool          // it may log in its connection: see Login. Links do not carry this
+
+	NeverIndexed bool // no compression table may take Method, Path and Authority: see Header
 }
 
 // Response is one response. The ownership rule of Request holds for it, too.

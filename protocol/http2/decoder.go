@@ -57,7 +57,7 @@ func (d *headDecoder) decode(k headKind, st *Stream, b []byte, headers []protoco
 			dst = nil // no room, so that text of the table is not copied
 			continue
 		}
-		if h.field(t.Name, t.Value, t.Mark); h.over || h.bad != nil {
+		if h.field(&t.Field); h.over || h.bad != nil {
 			d.skip(dst)
 			dst = nil
 			continue

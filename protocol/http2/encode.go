@@ -53,9 +53,11 @@ func (o *output) finish(at int) {
 // those that can't be sent. grpc reports whether it says that the content is gRPC.
 func (o *output) field(f *protocol.Header) (grpc bool) {
 	var h uint64
-	var ok bool
-	if o.out, h, ok = o.enc.AppendIndexed(o.out, f.Name, f.Value); ok {
-		return len(f.Name) == len("content-type") && isGRPC(f)
+	if !f.NeverIndexed {
+		var ok bool
+		if o.out, h, ok = o.enc.AppendIndexed(o.out, f.Name, f.Value); ok {
+			return len(f.Name) == len("content-type") && isGRPC(f)
+		}
 	}
 	k := hpack.Repeating
 	switch kindOf(f.Name) {
@@ -74,6 +76,9 @@ func (o *output) field(f *protocol.Header) (grpc bool) {
 	}
 	if !isText(f.Value) {
 		return false
+	}
+	if f.NeverIndexed {
+		k = hpack.Secret
 	}
 	o.out = o.enc.AppendLiteral(o.out, f.Name, f.Value, h, k, 0)
 	return grpc
@@ -94,6 +99,11 @@ func (o *output) pseudo(name, value []byte, index int) {
 	o.out = out
 }
 
+// secretPseudo is pseudo for a field that is never indexed.
+func (o *output) secretPseudo(name, value []byte, index int) {
+	o.out = o.enc.AppendLiteral(o.out, name, value, 0, hpack.Secret, index)
+}
+
 var (
 	nameMethod    = []byte(":method")
 	namePath      = []byte(":path")
@@ -109,6 +119,23 @@ func (o *output) index(i int) { o.out = append(o.out, 0x80|byte(i)) }
 // less for one that is left out if the content is gRPC.
 func (o *output) requestHead(st *Stream, req *protocol.Request, scheme string, length int64, flags uint8) {
 	at := o.begin(st, flags)
+	if string(req.Method) == "HEAD" {
+		st.flags |= toHead
+	}
+	if req.NeverIndexed {
+		o.secretTarget(req, scheme)
+	} else {
+		o.target(req, scheme)
+	}
+	o.headFields(req.Headers, length)
+	if st.is(expects) {
+		o.pseudo(nameExpect, valueContinue, indexExpect)
+	}
+	o.finish(at)
+}
+
+// target appends the pseudo-header fields of a request.
+func (o *output) target(req *protocol.Request, scheme string) {
 	connect := false
 	switch string(req.Method) {
 	case "GET":
@@ -117,17 +144,10 @@ func (o *output) requestHead(st *Stream, req *protocol.Request, scheme string, l
 		o.index(indexPOST)
 	default:
 		connect = string(req.Method) == "CONNECT"
-		if string(req.Method) == "HEAD" {
-			st.flags |= toHead
-		}
 		o.pseudo(nameMethod, req.Method, indexMethod)
 	}
 	if !connect {
-		if scheme == string(protocol.SchemeHTTPS) {
-			o.index(indexHTTPS)
-		} else {
-			o.index(indexHTTP)
-		}
+		o.scheme(scheme)
 		if string(req.Path) == "/" {
 			o.index(indexRootPath)
 		} else {
@@ -137,11 +157,26 @@ func (o *output) requestHead(st *Stream, req *protocol.Request, scheme string, l
 	if len(req.Authority) > 0 {
 		o.pseudo(nameAuthority, req.Authority, indexAuthority)
 	}
-	o.headFields(req.Headers, length)
-	if st.is(expects) {
-		o.pseudo(nameExpect, valueContinue, indexExpect)
+}
+
+// secretTarget is target for a request whose fields are never indexed. The scheme is ours.
+func (o *output) secretTarget(req *protocol.Request, scheme string) {
+	o.secretPseudo(nameMethod, req.Method, indexMethod)
+	if string(req.Method) != "CONNECT" {
+		o.scheme(scheme)
+		o.secretPseudo(namePath, req.Path, indexPath)
 	}
-	o.finish(at)
+	if len(req.Authority) > 0 {
+		o.secretPseudo(nameAuthority, req.Authority, indexAuthority)
+	}
+}
+
+func (o *output) scheme(scheme string) {
+	if scheme == string(protocol.SchemeHTTPS) {
+		o.index(indexHTTPS)
+	} else {
+		o.index(indexHTTP)
+	}
 }
 
 // responseHead appends the HEADERS of a response.

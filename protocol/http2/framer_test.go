@@ -33,12 +33,13 @@ func newLibrary() *library {
 	return l
 }
 
-// headers writes HEADERS with fields of "name: value" lines.
+// headers writes HEADERS with fields of "name: value" lines. A line that begins with ! is never indexed.
 func (l *library) headers(id uint32, end bool, lines ...string) {
 	l.block.Reset()
 	for _, line := range lines {
+		line, never := strings.CutPrefix(line, "!")
 		at := strings.Index(line[1:], ": ") + 1
-		l.enc.WriteField(hpack.HeaderField{Name: line[:at], Value: line[at+2:]})
+		l.enc.WriteField(hpack.HeaderField{Name: line[:at], Value: line[at+2:], Sensitive: never})
 	}
 	l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: l.block.Bytes(), EndStream: end, EndHeaders: true})
 }

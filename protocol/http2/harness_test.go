@@ -203,18 +203,24 @@ func (p *peer) OnGoAway(last uint32, code Code) {
 }
 func (p *peer) OnBarrier() { p.barriers++ }
 
+// lines returns headers as "name: value" lines. A line that begins with ! is never indexed.
 func lines(hs []protocol.Header) (all []string) {
 	for _, h := range hs {
-		all = append(all, string(h.Name)+": "+string(h.Value))
+		line := h.String()
+		if h.NeverIndexed {
+			line = "!" + line
+		}
+		all = append(all, line)
 	}
 	return all
 }
 
-// fields returns headers of "name: value" lines.
+// fields returns the headers of lines.
 func fields(lines ...string) (hs []protocol.Header) {
 	for _, l := range lines {
+		l, never := strings.CutPrefix(l, "!")
 		name, value, _ := strings.Cut(l, ": ")
-		hs = append(hs, protocol.Header{Name: []byte(name), Value: []byte(value)})
+		hs = append(hs, protocol.Header{Name: []byte(name), Value: []byte(value), NeverIndexed: never})
 	}
 	return hs
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2/hpack"
 )
 
 // head collects the fields of one header block.
@@ -21,6 +22,7 @@ type head struct {
 	cookie  int    // index in headers of the cookies, or -1
 	crumb   bool   // the latest field goes on with the cookies
 	pseudo  uint16 // bits of the pseudo-header fields
+	never   bool   // one of these, or Host, must never be indexed
 	expects bool
 	https   bool   // the scheme of a request
 	over    bool   // over the limits, or noRoom
@@ -64,9 +66,9 @@ var pseudoOf = [...]uint16{
 const regular = 1
 
 // field takes one field (RFC 9113 sections 8.2, 8.3).
-func (h *head) field(name, value []byte, mark uint8) {
-	k := fieldKind(mark)
-	if h.limits.Header -= len(name) + len(value) + fieldFraming; h.limits.Header < 0 && !h.goesOn(k) {
+func (h *head) field(f *hpack.Field) {
+	k := fieldKind(f.Mark)
+	if h.limits.Header -= len(f.Name) + len(f.Value) + fieldFraming; h.limits.Header < 0 && !h.goesOn(k) {
 		h.over = true
 		return
 	}
@@ -76,7 +78,7 @@ func (h *head) field(name, value []byte, mark uint8) {
 	}
 	if k == endToEnd {
 		h.pseudo |= regular
-		h.append(name, value)
+		h.append(f)
 		return
 	}
 	if k <= fieldUnknownPseudo {
@@ -86,23 +88,24 @@ func (h *head) field(name, value []byte, mark uint8) {
 			return
 		}
 		h.pseudo |= bit
-		h.pseudoField(k, value)
+		h.never = h.never || f.NeverIndexed
+		h.pseudoField(k, f.Value)
 		return
 	}
 	h.pseudo |= regular
-	h.special(k, name, value)
+	h.special(k, f)
 }
 
 // goesOn reports whether a field of kind k is not the first with cookies. Several are one field of the
 // message (RFC 9113 section 8.2.3).
 func (h *head) goesOn(k fieldKind) bool { return k == fieldCookie && h.cookie >= 0 }
 
-func (h *head) append(name, value []byte) {
+func (h *head) append(f *hpack.Field) {
 	if h.limits.Headers--; h.limits.Headers < 0 {
 		h.over = true
 		return
 	}
-	h.headers = append(h.headers, protocol.Header{Name: name, Value: value})
+	h.headers = append(h.headers, protocol.Header{Name: f.Name, Value: f.Value, NeverIndexed: f.NeverIndexed})
 }
 
 func (h *head) pseudoField(k fieldKind, value []byte) {
@@ -134,25 +137,25 @@ func (h *head) pseudoField(k fieldKind, value []byte) {
 }
 
 // special takes a field that is neither end-to-end nor a pseudo-header field.
-func (h *head) special(k fieldKind, name, value []byte) {
+func (h *head) special(k fieldKind, f *hpack.Field) {
 	if h.kind == headTrailers && k != fieldHop && k != fieldTE {
 		if k != fieldHost && k != fieldLength && k != fieldExpect {
-			h.append(name, value)
+			h.append(f)
 		}
 		return // what is about the whole message means nothing in trailers
 	}
 	switch k {
 	case fieldHost:
 		if h.kind == headResponse {
-			h.append(name, value) // without meaning
+			h.append(f) // without meaning
 			return
 		}
-		if h.host != nil || len(value) == 0 || !protocol.IsAuthority(value, false) {
+		if h.host != nil || len(f.Value) == 0 || !protocol.IsAuthority(f.Value, false) {
 			h.fail(ErrAuthority)
 		}
-		h.host = value
+		h.host, h.never = f.Value, h.never || f.NeverIndexed
 	case fieldLength:
-		n := contentLength(value)
+		n := contentLength(f.Value)
 		if n < 0 || h.length >= 0 {
 			h.fail(ErrLength)
 		}
@@ -160,27 +163,27 @@ func (h *head) special(k fieldKind, name, value []byte) {
 	case fieldCookie:
 		if h.goesOn(k) {
 			h.crumb = true
-			h.limits.Header += len(name) + fieldFraming - len(crumbSeparator)
+			h.limits.Header += len(f.Name) + fieldFraming - len(crumbSeparator)
 			h.over = h.limits.Header < 0
 			return
 		}
 		h.cookie = len(h.headers)
-		h.append(name, value)
+		h.append(f)
 	case fieldExpect:
 		if h.kind == headResponse {
-			h.append(name, value)
+			h.append(f)
 			return
 		}
 		// Other expectations may be ignored (RFC 9110 section 10.1.1).
-		h.expects = h.expects || protocol.EqualFold(value, "100-continue")
+		h.expects = h.expects || protocol.EqualFold(f.Value, "100-continue")
 	case fieldTE:
-		if !protocol.EqualFold(value, "trailers") {
+		if !protocol.EqualFold(f.Value, "trailers") {
 			h.fail(ErrField)
 		}
 	case fieldHop:
 		h.fail(ErrField)
 	default:
-		h.append(name, value)
+		h.append(f)
 	}
 }
 

@@ -248,7 +248,7 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		hs.afterHead(st, end)
 		return
 	}
-	req.Method, req.Path, req.Authority = h.method, h.path, h.authority
+	req.Method, req.Path, req.Authority, req.NeverIndexed = h.method, h.path, h.authority, h.never
 	switch string(h.method) {
 	case "HEAD":
 		st.flags |= toHead

@@ -58,7 +58,7 @@ func (t *interner) appendField(dst []byte, h *protocol.Header, last *hint) []byt
 	name := t.lookup(h.Name, last.name, kindName)
 	last.name = name
 	dst = appendText(dst, h.Name, name)
-	if name == 0 || !t.entries[name-1].values {
+	if name == 0 || !t.entries[name-1].values || h.NeverIndexed {
 		return appendLiteral(dst, h.Value)
 	}
 	last.value = t.lookup(h.Value, last.value, kindValue)
@@ -89,6 +89,71 @@ func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []prot
 		hs = append(hs, h)
 	}
 	return hs
+}
+
+// What no table may take (protocol.Header) is a list at the end of the head: its length, followed by positions that rise. 0
+// stands for the method, the path and the authority of a request. The headers and then the trailers count from 1.
+
+// countNeverIndexed returns the length of the list. target says whether it has the position 0.
+func countNeverIndexed(target bool, headers, trailers []protocol.Header) (n int) {
+	if target {
+		n++
+	}
+	for i := range headers {
+		if headers[i].NeverIndexed {
+			n++
+		}
+	}
+	for i := range trailers {
+		if trailers[i].NeverIndexed {
+			n++
+		}
+	}
+	return n
+}
+
+// appendNeverIndexed appends the list of n positions, or nothing if n is 0.
+func appendNeverIndexed(dst []byte, n int, target bool, headers, trailers []protocol.Header) []byte {
+	if n == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(n))
+	if target {
+		dst = append(dst, 0)
+	}
+	position := uint64(0)
+	for _, hs := range [...][]protocol.Header{headers, trailers} {
+		for i := range hs {
+			if position++; hs[i].NeverIndexed {
+				dst = binary.AppendUvarint(dst, position)
+			}
+		}
+	}
+	return dst
+}
+
+// neverIndexed reads the list if the head has it. target is nil if the head has no position 0.
+func (c *cursor) neverIndexed(target *bool, headers, trailers []protocol.Header) {
+	if c.at == len(c.b) {
+		return
+	}
+	all := uint64(len(headers) + len(trailers))
+	n, last := c.varint(), uint64(0)
+	for i := range n {
+		position := c.varint()
+		switch {
+		case position > all, position <= last && i > 0, position == 0 && target == nil:
+			c.fail(ErrHead)
+			return
+		case position == 0:
+			*target = true
+		case position <= uint64(len(headers)):
+			headers[position-1].NeverIndexed = true
+		default:
+			trailers[position-1-uint64(len(headers))].NeverIndexed = true
+		}
+		last = position
+	}
 }
 
 var traceNameBytes = []byte(traceName)

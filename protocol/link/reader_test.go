@@ -11,9 +11,9 @@ import (
 // A head with fields of a later version is decoded up to the known fields.
 func TestUnknownHeadFields(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
-	request := []byte{14, 0, 0, 0, 0, 0, 2, 'G', 2, '/', 0, 0, 7, 7, 7, 'b'}
+	request := []byte{14, 0, 0, 0, 0, 0, 2, 'G', 2, '/', 0, 0, 7, 0, 7, 'b'}
 	feed(t, a, append(appendHeader(nil, uint8(frameRequest), 1, len(request)), request...))
-	response := []byte{6, 0, 0, 0xc8, 1, 0, 7, 'b'}
+	response := []byte{7, 0, 0, 0xc8, 1, 0, 0, 7, 'b'}
 	feed(t, d, append(appendHeader(nil, uint8(frameResponse), 1, len(response)), response...))
 	if req := a.h.requests[1]; req == nil || string(req.Body) != "b" || string(req.Path) != "/" || req.Hold != 7*time.Microsecond {
 		t.Errorf("got %q", a.h.events)

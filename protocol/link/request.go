@@ -11,7 +11,7 @@ import (
 //
 //	codec, flags, attempt (a byte each) | time left in µs (varint; 0 means no deadline)
 //	service | method | path | authority | headers | trailers if flagged
-//	for how long the head of the response is held in µs (varint; may be missing)
+//	for how long the head of the response is held in µs (varint; may be missing) | never indexed (may be missing)
 const (
 	// Flags of both heads, in their second byte.
 	headTrailers = 1 << 2
@@ -39,11 +39,15 @@ func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Dur
 	dst = binary.AppendUvarint(dst, timeLeft(ttl))
 	t.service = t.lookup(req.Service, t.service, kindService)
 	dst = appendText(dst, req.Service, t.service)
-	t.method = t.lookup(req.Method, t.method, kindName)
-	dst = appendText(dst, req.Method, t.method)
-	dst = appendLiteral(dst, req.Path)
-	t.authority = t.lookup(req.Authority, t.authority, kindValue)
-	dst = appendText(dst, req.Authority, t.authority)
+	if req.NeverIndexed {
+		dst = appendLiteral(appendLiteral(appendLiteral(dst, req.Method), req.Path), req.Authority)
+	} else {
+		t.method = t.lookup(req.Method, t.method, kindName)
+		dst = appendText(dst, req.Method, t.method)
+		dst = appendLiteral(dst, req.Path)
+		t.authority = t.lookup(req.Authority, t.authority, kindValue)
+		dst = appendText(dst, req.Authority, t.authority)
+	}
 	dst, traced := t.appendHeaders(dst, req.Headers)
 	if traced {
 		dst[at] |= headTrace
@@ -51,10 +55,11 @@ func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Dur
 	if len(req.Trailers) != 0 {
 		dst = t.appendTrailers(dst, req.Trailers)
 	}
-	if req.Hold > 0 {
+	never := countNeverIndexed(req.NeverIndexed, req.Headers, req.Trailers)
+	if req.Hold > 0 || never > 0 {
 		dst = binary.AppendUvarint(dst, micros(req.Hold))
 	}
-	return dst
+	return appendNeverIndexed(dst, never, req.NeverIndexed, req.Headers, req.Trailers)
 }
 
 func requestFlags(req *protocol.Request) (flags byte) {
@@ -111,6 +116,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	if c.at < len(c.b) {
 		req.Hold = c.duration()
 	}
+	c.neverIndexed(&req.NeverIndexed, req.Headers, req.Trailers)
 	return ttl
 }
 

@@ -10,7 +10,7 @@ import (
 //
 //	codec, flags (a byte each) | status (varint) | reason if flagged |
 //	declared length if flagged | token if flagged | status of the RPC if flagged |
-//	headers | trailers if flagged
+//	headers | trailers if flagged | never indexed (may be missing)
 //
 // Without its flag, the reason is the standard reason of the status, and no length is
 // declared. A response with a token has neither body nor trailers.
@@ -51,7 +51,8 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 		dst = t.appendTrailers(dst, resp.Trailers)
 	}
 	dst[at] = flags
-	return dst
+	never := countNeverIndexed(false, resp.Headers, resp.Trailers)
+	return appendNeverIndexed(dst, never, false, resp.Headers, resp.Trailers)
 }
 
 // readResponse reads a head into resp and returns the codec of the message.
@@ -87,16 +88,17 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	if flags&headTrailers != 0 {
 		resp.Trailers = c.headers(resp.Trailers, maxHeaders, token)
 	}
+	c.neverIndexed(nil, resp.Headers, resp.Trailers)
 	return codec
 }
 
 // An interim response is
 //
-//	status (varint) | headers
+//	status (varint) | headers | never indexed (may be missing)
 func (t *interner) appendInterim(dst []byte, resp *protocol.Response) []byte {
 	dst = binary.AppendUvarint(dst, uint64(resp.Status))
 	dst, _ = t.appendHeaders(dst, resp.Headers)
-	return dst
+	return appendNeverIndexed(dst, countNeverIndexed(false, resp.Headers, nil), false, resp.Headers, nil)
 }
 
 func (c *cursor) readInterim(resp *protocol.Response, maxHeaders int) {
@@ -107,6 +109,7 @@ func (c *cursor) readInterim(resp *protocol.Response, maxHeaders int) {
 	}
 	resp.Status = int(status)
 	resp.Headers = c.headers(resp.Headers, maxHeaders, classToken)
+	c.neverIndexed(nil, resp.Headers, nil)
 }
 
 // mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After any

@@ -38,8 +38,9 @@ func NewMarks(name, value func([]byte) uint8, values uint8) *Marks {
 
 // Field is a decoded field.
 type Field struct {
-	Name, Value []byte // of the memory given to Next, or constants
-	Mark        uint8
+	Name, Value  []byte // of the memory given to Next, or constants
+	Mark         uint8
+	NeverIndexed bool // whoever passes the field on encodes it as Secret
 }
 
 // Grower gives memory for text that has no room. Grow returns memory with the text dst[from:], which
@@ -155,7 +156,7 @@ func (d *Decoder) long(prefix int) int {
 func (d *Decoder) indexed(dst []byte, i int) ([]byte, bool) {
 	if uint(i-1) < StaticLen {
 		s := &static[i]
-		d.Field = Field{s.name, s.value, d.marks.static[i]}
+		d.Field = Field{s.name, s.value, d.marks.static[i], false}
 		return dst, true
 	}
 	age := i - StaticLen - 1
@@ -173,7 +174,7 @@ func (d *Decoder) indexed(dst []byte, i int) ([]byte, bool) {
 	}
 	dst = append(dst, text...)
 	middle := from + int(e.name)
-	d.Field = Field{dst[from:middle:middle], dst[middle:len(dst):len(dst)], e.mark}
+	d.Field = Field{dst[from:middle:middle], dst[middle:len(dst):len(dst)], e.mark, false}
 	return dst, true
 }
 
@@ -222,7 +223,7 @@ func (d *Decoder) literal(dst []byte, b byte) ([]byte, bool) {
 		d.Name = dst[from:middle:middle]
 	}
 	d.Value = dst[middle:len(dst):len(dst)]
-	d.Mark = mark | d.marks.Value(d.Value)
+	d.Mark, d.NeverIndexed = mark|d.marks.Value(d.Value), b>>4 == 1
 	if add {
 		d.table.add(d.Name, d.Value, d.Mark)
 	}

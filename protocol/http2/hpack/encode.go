@@ -12,7 +12,7 @@ type Kind uint8
 const (
 	Repeating Kind = iota // enters the table when it comes for the second time
 	Varying               // never enters the table: its value is another each time
-	Secret                // never indexed, here and by proxies behind us (RFC 7541 section 7.1.3)
+	Secret                // never indexed, here and by proxies behind us (RFC 7541 section 7.1.3); not for AppendIndexed
 )
 
 // Encoder encodes fields. Its zero value needs Reset. Text is never Huffman-coded: that saves a

@@ -30,8 +30,16 @@ func decode(d *Decoder, block []byte) (all []string, err error) {
 		if buf, ok = d.Next(buf); !ok {
 			return all, d.Err()
 		}
-		all = append(all, fmt.Sprintf("%s: %s", d.Name, d.Value))
+		all = append(all, show(d.Name, d.Value, d.NeverIndexed))
 	}
+}
+
+// show returns a field as a line, which ends with ! if the field is never indexed.
+func show[T []byte | string](name, value T, never bool) string {
+	if never {
+		return fmt.Sprintf("%s: %s !", name, value)
+	}
+	return fmt.Sprintf("%s: %s", name, value)
 }
 
 // TestAppendixC runs the examples of the RFC.
@@ -189,7 +197,7 @@ func FuzzDecode(f *testing.F) {
 			fields, lerr := l.DecodeFull(block)
 			var want []string
 			for _, f := range fields {
-				want = append(want, f.Name+": "+f.Value)
+				want = append(want, show(f.Name, f.Value, f.Sensitive))
 			}
 			if (err == nil) != (lerr == nil) {
 				if known(err, lerr) {
@@ -247,17 +255,21 @@ func FuzzEncode(f *testing.F) {
 					continue // no token
 				}
 				small := string(lowName)
-				want = append(want, small+": "+value)
-				out, h, ok := e.AppendIndexed(b, []byte(name), []byte(value))
-				if b = out; !ok {
-					b = e.AppendLiteral(b, []byte(name), []byte(value), h, Kind(kinds>>(i%4*2)&3)%3, 0)
+				k := Kind(kinds>>(i%4*2)&3) % 3
+				want = append(want, show(small, value, k == Secret))
+				h, ok := uint64(0), false
+				if k != Secret {
+					b, h, ok = e.AppendIndexed(b, []byte(name), []byte(value))
+				}
+				if !ok {
+					b = e.AppendLiteral(b, []byte(name), []byte(value), h, k, 0)
 				}
 			}
 			got, err := decode(d, b)
 			fields, lerr := l.DecodeFull(b)
 			var theirs []string
 			for _, f := range fields {
-				theirs = append(theirs, f.Name+": "+f.Value)
+				theirs = append(theirs, show(f.Name, f.Value, f.Sensitive))
 			}
 			if err != nil || lerr != nil || !slices.Equal(got, want) || !slices.Equal(theirs, want) {
 				t.Fatalf("%v, %v: %q, library %q, want %q", err, lerr, got, theirs, want)
