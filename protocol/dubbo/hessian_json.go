@@ -64,11 +64,20 @@ func (t *transcoder) next() token {
 			t.refs = append(t.refs, t.r.at)
 		}
 	}
-	if len(t.dst) > t.max || t.replayed > t.max {
-		t.tooLarge = true
-		return t.r.fail()
+	if !t.fits() {
+		return token{}
 	}
 	return tok
+}
+
+// fits reports whether the limit allows what was written and read again so far. Otherwise it ends the input.
+func (t *transcoder) fits() bool {
+	if len(t.dst) <= t.max && t.replayed <= t.max {
+		return true
+	}
+	t.tooLarge = true
+	t.r.fail()
+	return false
 }
 
 // rest writes the value whose head is tok.
@@ -91,7 +100,7 @@ func (t *transcoder) rest(tok token) {
 	case tokenString:
 		t.dst = append(t.dst, '"')
 		t.dst = appendEscaped(t.dst, tok.text)
-		for tok.more {
+		for tok.more && t.fits() {
 			tok = t.r.chunk(tokenString)
 			t.dst = appendEscaped(t.dst, tok.text)
 		}
@@ -188,11 +197,7 @@ func (t *transcoder) key() {
 	case tokenObject, tokenMap, tokenList, tokenRef:
 		t.step = step{from: from, to: from}
 		t.rest(tok)
-		if len(t.dst) > t.max {
-			t.tooLarge = true
-			t.r.fail()
-		}
-		if t.r.bad { // each key around this one would double its escapes
+		if !t.fits() || t.r.bad { // each key around this one would double its escapes
 			return
 		}
 		text := bytes.Clone(t.dst[from:])

@@ -42,7 +42,7 @@ func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error
 		reply.ContentType = "text/plain; charset=utf-8"
 	}
 	if f.Status != StatusOK {
-		return appendProblem(dst, reply.Code, problem{message: readMessage(f)}, bare), reply, nil
+		return finishReply(dst, appendProblem(dst, reply.Code, problem{message: readMessage(f)}, bare, max), reply, max)
 	}
 	var out []byte
 	var thrown *problem
@@ -55,20 +55,26 @@ func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error
 	default:
 		err = ErrResponseSerialization
 	}
-	switch {
-	case err == nil && thrown != nil:
-		reply.Status, reply.Code = 500, CodeException
-		return appendProblem(dst, CodeException, *thrown, bare), reply, nil
-	case err == nil && len(out)-len(dst) > max:
-		err = ErrResponseTooLarge
-	}
 	if err != nil {
 		return dst, Reply{}, err
+	}
+	if thrown != nil {
+		reply.Status, reply.Code = 500, CodeException
+		out = appendProblem(dst, CodeException, *thrown, bare, max)
+	}
+	return finishReply(dst, out, reply, max)
+}
+
+// finishReply returns out, which begins with dst, unless it has more than max bytes behind that.
+func finishReply(dst, out []byte, reply Reply, max int) ([]byte, Reply, error) {
+	if len(out)-len(dst) > max {
+		return dst, Reply{}, ErrResponseTooLarge
 	}
 	return out, reply, nil
 }
 
-func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
+// appendProblem appends p. It may leave out the end of a text that is longer than max bytes by itself.
+func appendProblem(dst []byte, code string, p problem, bare bool, max int) []byte {
 	if bare {
 		dst = append(dst, p.class...)
 		if len(p.class) > 0 && len(p.message) > 0 {
@@ -79,17 +85,16 @@ func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
 		}
 		return append(dst, p.message...)
 	}
+	limit := len(dst) + max
 	dst = append(dst, `{"error":"`...)
 	dst = append(dst, code...)
 	if len(p.class) > 0 {
-		dst = append(dst, `","class":`...)
-		dst = appendJSONString(dst, p.class)
-		dst = append(dst, `,"message":`...)
-	} else {
-		dst = append(dst, `","message":`...)
+		dst = append(dst, `","class":"`...)
+		dst = appendEscapedUpTo(dst, p.class, limit)
 	}
-	dst = appendJSONString(dst, p.message)
-	return append(dst, '}')
+	dst = append(dst, `","message":"`...)
+	dst = appendEscapedUpTo(dst, p.message, limit)
+	return append(dst, `"}`...)
 }
 
 // readMessage returns the message of a response that is not OK, or nil if it can't be read.

@@ -3,6 +3,7 @@ package dubbo
 import (
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -117,13 +118,47 @@ func TestExceptions(t *testing.T) {
 	} {
 		for bare, want := range map[bool]string{true: c.bare, false: c.json} {
 			f := Frame{Serialization: c.serialization, Status: StatusOK, Body: []byte(c.body)}
-			got, reply, err := AppendReply([]byte("before:"), &f, bare, 0)
+			got, reply, err := AppendReply([]byte("before:"), &f, bare, len(want))
 			if err != nil || string(got) != "before:"+want || reply.Status != 500 || reply.Code != CodeException {
 				t.Errorf("%q: got %s, %+v, %v, want %s", c.body, got, reply, err, want)
 			}
+			checkTooLong(t, &f, bare, len(want)-1)
 			if !bare && !json.Valid(got[len("before:"):]) {
 				t.Errorf("not JSON: %s", got)
 			}
+		}
+	}
+}
+
+// checkTooLong checks that a reply has more than max bytes, and takes little more memory than that.
+func checkTooLong(t *testing.T, f *Frame, bare bool, max int) {
+	t.Helper()
+	if got, reply, err := AppendReply([]byte("before:"), f, bare, max); err != ErrResponseTooLarge || string(got) != "before:" || reply != (Reply{}) {
+		t.Errorf("more than %d bytes: got %q, %+v, %v", max, got, reply, err)
+	}
+}
+
+// TestLongReplies: text of control characters, each of which is six in JSON, takes no more memory than the limit allows.
+func TestLongReplies(t *testing.T) {
+	const n, max = 1 << 20, 1 << 20
+	chunks := strings.Repeat("R\xff\xff"+strings.Repeat("\x01", 0xffff), n/0xffff) + "\x00"
+	quotes := "[" + strings.Repeat(`"",`, n/3) + "0]"
+	for name, f := range map[string]Frame{
+		"hessian2 result":    {Serialization: Hessian2, Status: StatusOK, Body: []byte("\x91" + chunks)},
+		"hessian2 key":       {Serialization: Hessian2, Status: StatusOK, Body: []byte("\x91H" + chunks + "NZ")},
+		"hessian2 exception": {Serialization: Hessian2, Status: StatusOK, Body: []byte("\x90" + chunks)},
+		"hessian2 message":   {Serialization: Hessian2, Status: StatusServiceError, Body: []byte(chunks)},
+		"fastjson exception": {Serialization: Fastjson, Status: StatusOK, Body: []byte("0\n" + quotes + "\n")},
+		"fastjson class":     {Serialization: Fastjson, Status: StatusOK, Body: []byte("0\n{\"@type\":" + quotes + "}\n")},
+		"fastjson message":   {Serialization: Fastjson, Status: StatusServiceError, Body: []byte(quotes + "\n")},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		checkTooLong(t, &f, false, max)
+		runtime.ReadMemStats(&after)
+		// A text is decoded to n bytes, and written to max bytes. A slice that grows by a quarter each time takes five times its length.
+		if used := after.TotalAlloc - before.TotalAlloc; used > 12*max {
+			t.Errorf("%s: %d bytes", name, used)
 		}
 	}
 }
@@ -142,7 +177,8 @@ func TestStatusReplies(t *testing.T) {
 		{Frame{Serialization: 9, Status: 60, Body: []byte("\x04full")}, "dubbo-service-not-found", `{"error":"dubbo-service-not-found","message":""}`},
 	} {
 		for bare, want := range map[bool]string{true: c.bare, false: c.json} {
-			got, reply, err := AppendReply(nil, &c.f, bare, 0)
+			checkTooLong(t, &c.f, bare, len(want)-1)
+			got, reply, err := AppendReply(nil, &c.f, bare, len(want))
 			if err != nil || string(got) != want || reply.Status != c.f.Status.HTTP() || reply.Code != c.f.Status.Code() {
 				t.Errorf("%+v: got %s, %+v, %v, want %s", c.f, got, reply, err, want)
 			}

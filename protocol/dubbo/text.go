@@ -2,6 +2,7 @@ package dubbo
 
 import (
 	"encoding/binary"
+	"math"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -18,11 +19,14 @@ func appendJSONString(dst, text []byte) []byte {
 }
 
 // appendEscaped appends text escaped as between the quotes of a JSON string.
-func appendEscaped(dst, text []byte) []byte {
+func appendEscaped(dst, text []byte) []byte { return appendEscapedUpTo(dst, text, math.MaxInt) }
+
+// appendEscapedUpTo is appendEscaped, but ends before the end of text once dst has more than limit bytes.
+func appendEscapedUpTo(dst, text []byte, limit int) []byte {
 	for {
 		n := plainLen(text)
 		dst = append(dst, text[:n]...)
-		if n == len(text) {
+		if n == len(text) || len(dst) > limit {
 			return dst
 		}
 		switch c := text[n]; c {
