@@ -80,7 +80,9 @@ func (inv *Invocation) SetTimeLeft(serialization byte, body []byte, left time.Du
 		return
 	}
 	for _, t := range inv.timeouts {
-		t.lower(t.time.Milliseconds() - protocol.Milliseconds(left))
+		if t.time > 0 {
+			t.lower(t.time.Milliseconds() - protocol.Milliseconds(left))
+		}
 	}
 }
 

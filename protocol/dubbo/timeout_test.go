@@ -81,6 +81,36 @@ func TestTwoTimeouts(t *testing.T) {
 	}
 }
 
+// TestNoTimeouts: attachments that are no number of milliseconds stay as they are, beside a timeout that is shortened.
+func TestNoTimeouts(t *testing.T) {
+	for _, value := range []string{
+		`0.5`, `00`, `0`, `-0`, `-1`, `-1000`, `1e3`, `1000.0`, `99999999999999999999`, `true`, `null`, `{"a":0}`, `[0]`, `""`, `"0"`, `"0.5"`, `"-1"`, `"abc"`,
+	} {
+		body := []byte(fastjsonBody(`"2.0.1"`, `"a.B"`, `null`, `"m"`, `""`, `{"timeout":`+value+`,"_TO":1000}`))
+		var inv Invocation
+		if inv.Parse(Fastjson, body) != nil {
+			continue // no JSON
+		}
+		for _, left := range []time.Duration{-time.Second, 0, time.Minute, 501 * time.Millisecond} {
+			inv.SetTimeLeft(Fastjson, body, left)
+			if !bytes.Contains(body, []byte(`{"timeout":`+value+`,"_TO":`)) || inv.Parse(Fastjson, body) != nil {
+				t.Fatalf("%s, %v left: %q", value, left, body)
+			}
+		}
+	}
+	for _, value := range []string{"\x8f", "\x90", "\xe0", "\x5b", "N", "\x030.5", "\x00", "T"} {
+		body := []byte("\x052.0.2\x03a.B\x050.0.0\x01m\x00H\x07timeout" + value + "\x03_TO\xcb\xe8Z")
+		var inv Invocation
+		if err := inv.Parse(Hessian2, body); err != nil {
+			t.Fatalf("%q: %v", value, err)
+		}
+		inv.SetTimeLeft(Hessian2, body, 501*time.Millisecond)
+		if !bytes.Contains(body, []byte("timeout"+value+"\x03_TO\xc9\xf4Z")) {
+			t.Errorf("%q: %q", value, body)
+		}
+	}
+}
+
 // checkSetTimeLeft checks that a call with a shorter timeout is the same call otherwise.
 func checkSetTimeLeft(t *testing.T, serialization byte, body []byte) {
 	const left = 20 * time.Millisecond
