@@ -162,8 +162,8 @@ func (r *hessianReader) tagged(tag byte) token {
 		return token{kind: tokenDouble, real: float64(int8(r.uint(1)))}
 	case 0x5e:
 		return token{kind: tokenDouble, real: float64(int16(r.uint(2)))}
-	case 0x5f: // the specification has a float here, but all implementations thousandths
-		return token{kind: tokenDouble, real: float64(int32(r.uint(4))) / 1000}
+	case 0x5f: // the specification has a float here, but all implementations have thousandths; Java multiplies
+		return token{kind: tokenDouble, real: 0.001 * float64(int32(r.uint(4)))}
 	case 'R', 'S':
 		return r.stringChunk(int(r.uint(2)), tag == 'R')
 	case 'A', 'B':

@@ -34,6 +34,9 @@ func FuzzHessianVsLibrary(f *testing.F) {
 		if strings.Contains(text, `"$ref"`) {
 			return // what contains itself
 		}
+		if bytes.IndexByte(b[:r.i], 0x5f) >= 0 {
+			return // thousandths: the library divides by 1000, and Java multiplies by 0.001
+		}
 		if strings.ContainsRune(text, utf8.RuneError) || strings.Contains(text, objectClass) {
 			return // half a surrogate pair, which the library keeps
 		}
