@@ -52,7 +52,8 @@ type hessianReader struct {
 	at      int // offset of the tag of the last head
 	depth   int
 	classes []class
-	types   int // number of type names so far
+	types   int  // number of type names so far
+	again   bool // what is read was read before, and its classes are known
 	bad     bool
 }
 
@@ -212,7 +213,7 @@ func (r *hessianReader) define() {
 	c := class{name: r.i}
 	r.name()
 	fields := r.int()
-	if fields < 0 || fields > int64(len(r.b)-r.i) || len(r.classes) == maxClasses {
+	if fields < 0 || fields > int64(len(r.b)-r.i) || len(r.classes) == maxClasses && !r.again {
 		r.fail()
 		return
 	}
@@ -220,7 +221,9 @@ func (r *hessianReader) define() {
 	for range c.fields {
 		r.name()
 	}
-	r.classes = append(r.classes, c)
+	if !r.again {
+		r.classes = append(r.classes, c)
+	}
 }
 
 // typeName skips the type of a list or map: a name, or the number of an earlier name.

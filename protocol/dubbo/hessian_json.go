@@ -21,7 +21,6 @@ type transcoder struct {
 	open     []container
 	step     step // to the value that comes next
 	replayed int  // bytes that were read again
-	replays  bool // the current value is read again
 	tooLarge bool
 }
 
@@ -60,7 +59,7 @@ func (t *transcoder) next() token {
 		if t.refs == nil {
 			t.refs = make([]int, 0, usualContainers)
 		}
-		if !t.replays {
+		if !t.r.again {
 			t.refs = append(t.refs, t.r.at)
 		}
 	}
@@ -274,7 +273,7 @@ func (t *transcoder) replay(index int64) {
 		return
 	}
 	r := &t.r
-	back, classes, types, replays := r.i, len(r.classes), r.types, t.replays
+	back, types, again := r.i, r.types, r.again
 	start := t.refs[index]
 	for depth, c := range t.open {
 		if c.at == start {
@@ -282,13 +281,13 @@ func (t *transcoder) replay(index int64) {
 			return
 		}
 	}
-	r.i, t.replays = start, true
+	r.i, r.again = start, true
 	t.value()
 	if r.bad {
 		return
 	}
 	t.replayed += r.i - start
-	r.i, r.classes, r.types, t.replays = back, r.classes[:classes], types, replays
+	r.i, r.types, r.again = back, types, again
 }
 
 // path writes a reference to the container at a depth. Within the key of a map the path begins at the key, which

@@ -158,6 +158,19 @@ func TestHessianClasses(t *testing.T) {
 	}
 }
 
+// TestHessianClassesReplay refers to lists that define classes, up to the maximum in all, and then uses the latest class.
+func TestHessianClassesReplay(t *testing.T) {
+	for _, n := range []int{1, 600, maxClasses - 1} {
+		list := "79" + strings.Repeat("43 0158 90", n) + "60" // a list with an object behind n definitions
+		wire := "58 94" + list + "51 91 51 91 43 0159 91 0161" + "4f" + hex.EncodeToString(appendHessianInt(nil, int32(n))) + "90"
+		b := unhexed(t, wire)
+		got, tr := toJSON(b, 1<<20)
+		if want := `[[{}],[{}],[{}],{"a":0}]`; got != want || tr.r.bad || len(tr.r.classes) != n+1 {
+			t.Errorf("%d classes: got %s, bad %v, %d known, want %s", n, got, tr.r.bad, len(tr.r.classes), want)
+		}
+	}
+}
+
 // TestHessianReplay checks that references are expanded only up to max. Nested lists that
 // refer twice to the list before grow exponentially from a few bytes.
 func TestHessianReplay(t *testing.T) {
