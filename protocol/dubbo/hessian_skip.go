@@ -110,14 +110,15 @@ func charsLen(b []byte, n int) int {
 	return i
 }
 
-// charLen returns the length of the character at the start of b, or 0 if there is none.
+// charLen returns the length of the character at the start of b, or 0 if there is none. Longer forms than the shortest are
+// refused: no writer makes them, but Java reads them, so that C1 B0 would be a p to the provider alone.
 func charLen(b []byte) int {
 	switch {
 	case len(b) >= 1 && b[0] < 0x80:
 		return 1
-	case len(b) >= 2 && b[0]&0xe0 == 0xc0 && continues(b[1]):
+	case len(b) >= 2 && 0xc2 <= b[0] && b[0] < 0xe0 && continues(b[1]):
 		return 2
-	case len(b) >= 3 && b[0]&0xf0 == 0xe0 && continues(b[1]) && continues(b[2]):
+	case len(b) >= 3 && b[0]&0xf0 == 0xe0 && (b[0] != 0xe0 || b[1] >= 0xa0) && continues(b[1]) && continues(b[2]):
 		return 3
 	}
 	return 0

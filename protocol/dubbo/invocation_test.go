@@ -193,3 +193,15 @@ func TestDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// TestHessianNameInLongForm: a name with a character in a longer form than the shortest, which only the provider would read as the
+// name of a group, is refused, and so are such values.
+func TestHessianNameInLongForm(t *testing.T) {
+	for _, attachment := range []string{"\x05\xc1\xa7roup\x01b", "\x05\xe0\x81\xa7roup\x01b", "\x05group\x01\xc1\xa2"} {
+		var inv Invocation
+		body := "\x052.0.2\x03a.B\x050.0.0\x01m\x00H" + attachment + "Z"
+		if err := inv.Parse(Hessian2, []byte(body)); err != ErrBadInvocation {
+			t.Errorf("%q: %v, group %q", attachment, err, inv.Group)
+		}
+	}
+}

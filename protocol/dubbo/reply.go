@@ -1,5 +1,7 @@
 package dubbo
 
+import "unicode/utf8"
+
 // Reply is the head of an HTTP response made from a Dubbo response.
 type Reply struct {
 	Status      int    // HTTP status
@@ -102,7 +104,7 @@ func readMessage(f *Frame) []byte {
 	switch f.Serialization {
 	case Fastjson:
 		lines := lineReader{b: f.Body}
-		if value, ok := oneJSON(lines.next()); ok && !lines.bad {
+		if value, ok := oneJSON(lines.next()); ok && !lines.bad && utf8.Valid(value) {
 			return jsonText(value)
 		}
 	case Hessian2:

@@ -72,6 +72,8 @@ func TestResultsRefused(t *testing.T) {
 		{Hessian2, "", ErrBadResponse}, {Hessian2, "\x91", ErrBadResponse}, {Hessian2, "\x96\x90", ErrBadResponse}, {Hessian2, "\x8f\x90", ErrBadResponse},
 		{Hessian2, "1\n9\n", ErrBadResponse}, {Hessian2, "\xe1\x90", ErrBadResponse}, {Hessian2, "\x91\x05abc", ErrBadResponse},
 		{Hessian2, "\x91\x51\x90", ErrBadResponse}, {Hessian2, "\x90\x60", ErrBadResponse},
+		{Fastjson, "1\n\"a\xff\"\n", ErrBadResponse}, {Fastjson, "1\n[\"\xc0\x80\"]\n", ErrBadResponse}, {Fastjson, "1\n\"\xed\xa0\x80\"\n", ErrBadResponse},
+		{Fastjson, "0\n{\"message\":\"\xff\"}\n", ErrBadResponse}, {Hessian2, "\x91\x01\xc0\x80", ErrBadResponse}, {Hessian2, "\x90\x01\xc1\xa1", ErrBadResponse},
 		{3, "\x91\x90", ErrResponseSerialization},
 	} {
 		for _, bare := range []bool{true, false} {
@@ -172,6 +174,8 @@ func TestStatusReplies(t *testing.T) {
 			`no such "method"`, `{"error":"dubbo-service-error","message":"no such \"method\""}`},
 		{Frame{Serialization: Hessian2, Status: 100, Body: []byte("\x04full")}, "full", `{"error":"dubbo-pool-exhausted","message":"full"}`},
 		{Frame{Serialization: Hessian2, Status: 80, Body: []byte("\x05full")}, "dubbo-server-error", `{"error":"dubbo-server-error","message":""}`},
+		{Frame{Serialization: Hessian2, Status: 80, Body: []byte("\x01\xc0\x80")}, "dubbo-server-error", `{"error":"dubbo-server-error","message":""}`},
+		{Frame{Serialization: Fastjson, Status: 80, Body: []byte("\"\xff\"\n")}, "dubbo-server-error", `{"error":"dubbo-server-error","message":""}`},
 		{Frame{Serialization: Hessian2, Status: 31}, "dubbo-server-timeout", `{"error":"dubbo-server-timeout","message":""}`},
 		{Frame{Serialization: Fastjson, Status: 40}, "dubbo-bad-request", `{"error":"dubbo-bad-request","message":""}`},
 		{Frame{Serialization: 9, Status: 60, Body: []byte("\x04full")}, "dubbo-service-not-found", `{"error":"dubbo-service-not-found","message":""}`},

@@ -1,6 +1,9 @@
 package dubbo
 
-import "bytes"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // appendHessianResult appends the result in a hessian2 response, or returns its exception.
 func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
@@ -77,7 +80,7 @@ func (r *hessianReader) appendText(dst []byte, t token) []byte {
 func appendFastjsonResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
 	lines := lineReader{b: body}
 	kind := lines.next()
-	if lines.bad || len(kind) != 1 {
+	if lines.bad || len(kind) != 1 || !utf8.Valid(body) {
 		return dst, nil, ErrBadResponse
 	}
 	switch kind[0] - '0' {
