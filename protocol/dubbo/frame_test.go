@@ -115,8 +115,10 @@ func TestStatuses(t *testing.T) {
 		code   string
 	}{
 		{20, 200, ""},
+		{25, 500, "dubbo-serialization-error"},
 		{30, 504, "dubbo-client-timeout"},
 		{31, 504, "dubbo-server-timeout"},
+		{35, 502, "dubbo-channel-inactive"},
 		{40, 400, "dubbo-bad-request"},
 		{50, 502, "dubbo-bad-response"},
 		{60, 404, "dubbo-service-not-found"},

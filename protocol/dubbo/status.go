@@ -6,8 +6,10 @@ type Status byte
 // The statuses of Dubbo (org.apache.dubbo.remoting.exchange.Response).
 const (
 	StatusOK              Status = 20
+	StatusSerialization   Status = 25
 	StatusClientTimeout   Status = 30
 	StatusServerTimeout   Status = 31
+	StatusChannelInactive Status = 35
 	StatusBadRequest      Status = 40
 	StatusBadResponse     Status = 50
 	StatusServiceNotFound Status = 60
@@ -24,8 +26,10 @@ type outcome struct {
 
 var outcomes = [256]outcome{
 	StatusOK:              {200, ""},
+	StatusSerialization:   {500, "dubbo-serialization-error"},
 	StatusClientTimeout:   {504, "dubbo-client-timeout"},
 	StatusServerTimeout:   {504, "dubbo-server-timeout"},
+	StatusChannelInactive: {502, "dubbo-channel-inactive"},
 	StatusBadRequest:      {400, "dubbo-bad-request"},
 	StatusBadResponse:     {502, "dubbo-bad-response"},
 	StatusServiceNotFound: {404, "dubbo-service-not-found"},
