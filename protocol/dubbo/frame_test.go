@@ -6,6 +6,10 @@ import (
 	"math"
 	"reflect"
 	"testing"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -62,6 +66,49 @@ func TestFrameRefused(t *testing.T) {
 		_, n, err := Decode(unhexed(t, c.wire), 16)
 		if !errors.Is(err, c.want) || n != 0 {
 			t.Errorf("%s: got %d, %v, want %v", c.wire, n, err, c.want)
+		}
+	}
+}
+
+// closingHandler closes its reader in one of its calls.
+type closingHandler struct {
+	r        *FrameReader
+	inHeader bool
+	calls    int
+}
+
+func (h *closingHandler) OnHeader(*Frame, int) bool {
+	if h.calls++; h.inHeader {
+		h.r.Close()
+	}
+	return true
+}
+
+func (h *closingHandler) OnFrame(_ *Frame, body *bytebufferpool.ByteBuffer) {
+	h.r.Buffers.Put(body)
+	h.calls++
+	h.r.Close()
+}
+
+// TestCloseInCallback: a reader that is closed in a call makes no more of them, and keeps no memory.
+func TestCloseInCallback(t *testing.T) {
+	for _, body := range []string{"", "body"} {
+		frame := AppendFrame(nil, &Frame{Serialization: Hessian2, Status: StatusOK, Body: []byte(body)})
+		for _, inHeader := range []bool{true, false} {
+			for _, cut := range []int{HeaderSize, len(frame), 2 * len(frame)} {
+				r := &FrameReader{Buffers: protocol.Unowned()}
+				h, want := &closingHandler{r: r, inHeader: inHeader}, 2
+				if inHeader || cut == HeaderSize && body != "" {
+					want = 1
+				}
+				input := append(bytes.Clone(frame), frame...)
+				if err := r.Feed(input[:cut], h); err != nil || h.calls != want {
+					t.Errorf("%q, %d bytes, in the header %t: %d calls, %v", body, cut, inHeader, h.calls, err)
+				}
+				if inHeader && (r.Held() > 0 || r.Midway()) {
+					t.Errorf("%q, %d bytes: %d bytes are held", body, cut, r.Held())
+				}
+			}
 		}
 	}
 }

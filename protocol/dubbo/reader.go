@@ -56,7 +56,11 @@ func (r *FrameReader) Feed(b []byte, end FrameHandler) error {
 				return nil
 			}
 			r.Frame, r.left = f, length
-			if end.OnHeader(&r.Frame, length) {
+			keep := end.OnHeader(&r.Frame, length)
+			if r.closed {
+				return nil
+			}
+			if keep {
 				r.body = r.Buffers.Get(0)
 			}
 		}
