@@ -27,6 +27,8 @@ type Body struct {
 	line     int   // start of the trailer line in the buffer
 	trailers int   // trailer lines so far
 	lim      protocol.Limits
+
+	nominated []byte // options of the head's Connection; nil means none that may name trailers
 }
 
 // bodyPart is the part of the framing that the next byte belongs to, a position in the grammar
@@ -57,7 +59,7 @@ const (
 
 // Reset prepares d for the body that h announces.
 func (d *Body) Reset(h *Head, lim *protocol.Limits) {
-	*d = Body{framing: h.Framing, left: h.Length, limit: lim.Message, lim: *lim}
+	*d = Body{framing: h.Framing, left: h.Length, limit: lim.Message, lim: *lim, nominated: h.nominated}
 	switch h.Framing {
 	case FixedLength:
 		if d.left > 0 {
@@ -155,7 +157,7 @@ func (d *Body) Close() error {
 }
 
 // Trailers appends the trailer fields to into, except those that may not be in a trailer
-// section. They alias dst.B, are valid until dst changes, and complete once Decode is done.
+// section, and those that Connection nominates (RFC 9110 section 7.6.1). They alias dst.B, are valid until dst changes, and complete once Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
 	if d.part != bodyDone || d.trailers == 0 {
 		return into
@@ -166,11 +168,16 @@ func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) 
 		if err != nil {
 			return into // impossible: trailerLine has checked each line
 		}
-		if i = next; allowedTrailer(name) {
+		if i = next; allowedTrailer(name) && !d.removes(name) {
 			into = append(into, protocol.Header{Name: name, Value: value, Valid: true})
 		}
 	}
 	return into
+}
+
+// removes reports whether Connection nominates a trailer with this name.
+func (d *Body) removes(name []byte) bool {
+	return d.nominated != nil && lists(d.nominated, name) && !protected(name)
 }
 
 // trailer moves lines of the trailer section to dst and checks each, up to the empty line that

@@ -90,6 +90,7 @@ type fields struct {
 	protocols   []byte // of the last Upgrade field
 	options     options
 	optionCount int
+	nominated   []byte // the same as Head.nominated
 }
 
 // field reads the field line at b[i:] and returns the index behind it, or ErrIncomplete if b
@@ -158,6 +159,9 @@ func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []pr
 		hs = append(hs, protocol.Header{Name: name, Value: value, Valid: true})
 	}
 	if f.options&optNominated != 0 {
+		if f.coding {
+			f.nominated = nominations(hs)
+		}
 		hs = removeNominated(hs)
 	}
 	return hs, i + 2, nil

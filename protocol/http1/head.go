@@ -34,6 +34,8 @@ type Head struct {
 
 	Secure bool // set by the caller: the request comes over TLS, so its target may have the scheme https
 
+	nominated []byte // options of Connection that may name trailers, in memory of their own; nil means none
+
 	start   int // first byte of the start line: 2 if an empty line precedes it
 	fields  int // first byte behind the start line; 0 means not found yet
 	line    int // first byte of the line being scanned

@@ -29,15 +29,30 @@ func removeNominated(hs []protocol.Header) []protocol.Header {
 // nominated reports whether a Connection field in hs lists name. Both are ASCII tokens.
 func nominated(hs []protocol.Header, name []byte) bool {
 	for i := range hs {
-		if kindOf(hs[i].Name) != fieldConnection {
-			continue
+		if kindOf(hs[i].Name) == fieldConnection && lists(hs[i].Value, name) {
+			return true
 		}
-		list, option, more := hs[i].Value, []byte(nil), true
-		for more {
-			option, list, more = nextElement(list)
-			if bytes.EqualFold(option, name) {
-				return true
-			}
+	}
+	return false
+}
+
+// nominations returns the values of all Connection fields in hs as one, in new memory: the head may be gone when the trailers
+// arrive.
+func nominations(hs []protocol.Header) (list []byte) {
+	for i := range hs {
+		if kindOf(hs[i].Name) == fieldConnection {
+			list = append(append(list, hs[i].Value...), ',')
+		}
+	}
+	return list
+}
+
+// lists reports whether an element of list is name, in any case.
+func lists(list, name []byte) bool {
+	for more := true; more; {
+		var element []byte
+		if element, list, more = nextElement(list); bytes.EqualFold(element, name) {
+			return true
 		}
 	}
 	return false

@@ -98,7 +98,7 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	}
 	switch {
 	case f.coding:
-		h.Framing = Chunked
+		h.Framing, h.nominated = Chunked, f.nominated
 	case f.length >= 0:
 		h.Framing, h.Length = FixedLength, f.length
 	}

@@ -105,7 +105,7 @@ func (h *Head) finishResponse(resp *protocol.Response, f *fields) error {
 	case resp.Status == 304 || h.HeadMethod:
 		resp.DeclaredLength = f.length
 	case f.coding:
-		h.Framing = Chunked
+		h.Framing, h.nominated = Chunked, f.nominated
 	case f.length >= 0:
 		h.Framing, h.Length = FixedLength, f.length
 	default:
