@@ -79,7 +79,8 @@ type ResponseHandler interface {
 	// buf, never the table, and needs FeatureStreams in the Reader's own settings.
 	OnResponse(id uint64, resp *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer)
 
-	// OnInterim passes an interim response (1xx but 101) to request id. resp is valid until it returns.
+	// OnInterim passes an interim response (1xx but 101) to request id. resp is valid until it returns. The handler drops it if
+	// it does not wait for a response to id: the Reader does not know that.
 	OnInterim(id uint64, resp *protocol.Response)
 
 	// OnCancelAck says what became of request id, which Writer.Cancel has cancelled.

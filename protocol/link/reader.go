@@ -208,12 +208,13 @@ func (r *Reader) beginData(f header) error {
 	if f.id == 0 {
 		return ErrStreamID
 	}
-	if f.flags&flagAbort != 0 && f.length == 0 {
+	abort := f.flags&flagAbort != 0
+	if abort != (f.length == 0) { // empty DATA, or a part of a message that is withdrawn
+		return ErrPayload
+	}
+	if abort {
 		r.Forget(f.id)
 		return nil
-	}
-	if f.length == 0 {
-		return ErrPayload
 	}
 	err := r.assembly.begin(f.id, f.length)
 	if err == nil {
