@@ -249,11 +249,8 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		return
 	}
 	req.Method, req.Path, req.Authority, req.NeverIndexed = h.method, h.path, h.authority, h.never
-	switch string(h.method) {
-	case "HEAD":
+	if string(h.method) == "HEAD" {
 		st.flags |= toHead
-	case "CONNECT":
-		st.flags |= isConnect
 	}
 	if st.length = h.length; end && h.length > 0 {
 		hs.streams.resetForError(st, ErrLength)

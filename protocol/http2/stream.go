@@ -40,7 +40,6 @@ type streamFlags uint16
 
 const (
 	toHead        streamFlags = 1 << iota // the request is a HEAD
-	isConnect                             // the request is a CONNECT
 	noContent                             // the peer's message may have no body
 	headReceived                          // the peer's final head
 	expects                               // the body waits for an interim response
