@@ -4,15 +4,15 @@ package link
 // half of the window is left, or, beside other messages, one frame in batchFrames. See lanes for the order of messages that
 // are alike.
 type scheduler struct {
-	all              map[uint64]*outgoing // all messages with DATA to send
-	sending          lanes                // those whose first frame has left, without batch
-	batch            lanes                // batch messages whose first frame has left
-	framesSinceBatch int                  // DATA frames sent while both lanes had messages
-	credit           int                  // bytes of DATA that the peer still accepts
-	window           int                  // the peer's window, which credit never exceeds
-	ended            []*outgoing          // messages whose last byte appendFrame has returned; until sent
-	held             int                  // bytes of memory of all and ended
-	free             []*outgoing
+	all       map[uint64]*outgoing // all messages with DATA to send
+	sending   lanes                // those whose first frame has left, without batch
+	batch     lanes                // batch messages whose first frame has left
+	contested int                  // DATA frames that were sent while both lanes had messages
+	credit    int                  // bytes of DATA that the peer still accepts
+	window    int                  // the peer's window, which credit never exceeds
+	ended     []*outgoing          // messages whose last byte appendFrame has returned; until sent
+	held      int                  // bytes of memory of all and ended
+	free      []*outgoing
 }
 
 const maxFree = 64
@@ -109,7 +109,7 @@ func (d *scheduler) next() (l *lanes, credit int) {
 	if d.sending.n == 0 {
 		return &d.batch, d.spare()
 	}
-	if d.framesSinceBatch++; d.framesSinceBatch%batchFrames == 0 {
+	if d.contested++; d.contested%batchFrames == 0 {
 		return &d.batch, d.credit
 	}
 	return &d.sending, d.credit
