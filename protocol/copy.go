@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/valyala/bytebufferpool"
 
-// Size is the number of bytes of the request's slices.
+// Size is the number of bytes that CopyTo copies: of all slices but Service.
 func (r *Request) Size() int {
 	n := len(r.Method) + len(r.Path) + len(r.Authority) + len(r.Body) + len(r.Version) + len(r.Group)
 	return n + TextOf(r.Headers) + TextOf(r.Trailers)

@@ -6,8 +6,8 @@ import "slices"
 // them are one intermediary to the applications beside them: a request gets it where it enters
 // over HTTP, and a response where it leaves its application. Links carry both as they are.
 
-// Headers between the sidecar and the applications beside it. From outside they are honoured
-// on loopback listeners only; none is sent on.
+// Headers between the sidecar and the applications beside it. A sidecar honours those of clients on loopback only, and
+// passes none on: what an application or a client gets of them, a sidecar has added.
 const (
 	HeaderPrefix     = "x-remora-"
 	HeaderIdempotent = "x-remora-idempotent" // "1": may be sent more than once

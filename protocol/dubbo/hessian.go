@@ -10,7 +10,7 @@ type tokenKind uint8
 const (
 	tokenBad    tokenKind = iota // malformed: the reader has the error
 	tokenEnd                     // the end of a list or map without a length
-	tokenNull                    //
+	tokenNull                    // no value
 	tokenBool                    // num: 0 or 1
 	tokenInt                     // num
 	tokenLong                    // num
@@ -40,9 +40,9 @@ type class struct {
 	first  int // offset of the name of the first field
 }
 
-// hessianReader reads hessian2 in place and checks all that it reads. It follows Hessian2Input
-// of Caucho and of Dubbo's hessian-lite. It allocates only for class definitions. Malformed
-// input sets bad; next then returns only tokenBad.
+// hessianReader reads hessian2 in place and checks all that it reads. A value is what Hessian2Input of Caucho and of Dubbo's
+// hessian-lite make of it. Some of what they accept is refused, such as names in several chunks. Reading allocates only for
+// class definitions. Malformed input sets bad; next then returns only tokenBad.
 //
 // Java writes a whole body with one stream. So classes, types and references count from the
 // start of the body, even if only a part of it is of interest.
@@ -163,7 +163,7 @@ func (r *hessianReader) tagged(tag byte) token {
 		return token{kind: tokenDouble, real: float64(int8(r.uint(1)))}
 	case 0x5e:
 		return token{kind: tokenDouble, real: float64(int16(r.uint(2)))}
-	case 0x5f: // the specification has a float here, but all implementations have thousandths; Java multiplies
+	case 0x5f: // thousandths, although the specification has a float. Java multiplies by 0.001, which differs from a division
 		return token{kind: tokenDouble, real: 0.001 * float64(int32(r.uint(4)))}
 	case 'R', 'S':
 		return r.stringChunk(int(r.uint(2)), tag == 'R')

@@ -14,7 +14,7 @@ type Invocation struct {
 	DubboVersion []byte        // version of the caller's protocol, such as 2.0.2
 	Path         []byte        // service as the provider exports it, nearly always the interface
 	Version      []byte        // of the service; empty means none, and so does 0.0.0
-	Method       []byte        //
+	Method       []byte        // its name, without types
 	Types        []byte        // JVM descriptors of the parameters, concatenated
 	Group        []byte        // of the service
 	Timeout      time.Duration // of the caller, the shorter of its timeouts; 0 means none

@@ -29,8 +29,8 @@ type problem struct {
 	message []byte // UTF-8
 }
 
-// AppendReply appends the body of the HTTP response for the Dubbo response f, at most max
-// bytes.
+// AppendReply appends the body of the HTTP response for the Dubbo response f. More than max bytes are ErrResponseTooLarge;
+// after an error dst is as it was.
 //
 // For a call that came as JSON the result is JSON, and a problem is an object with error,
 // message and, for an exception, class. For a call that came as a form (bare) a string is text

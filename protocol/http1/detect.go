@@ -39,9 +39,11 @@ const (
 
 // Detector finds out from a client's first bytes whether they are a request line of HTTP/1 up
 // to the version (RFC 9112 section 3). It skips empty lines before the request line. The decoder
-// ignores one empty line, but other servers ignore more, and would read the request behind them. A first line
-// that is no request line is LikeHTTP if it names a version of HTTP, since some servers split lines at any
-// spaces and take any method, or if it is a GET of HTTP/0.9.
+// ignores one empty line, but other servers ignore more, and would read the request behind them.
+//
+// A first line that is no request line of HTTP/1 is LikeHTTP in three cases: "HTTP/" is in it, in any case, since some servers split
+// lines at any spaces and take any method; it is a GET of HTTP/0.9; or it is longer than a request line may be.
+//
 // The zero value expects the first byte.
 type Detector struct {
 	part   detectPart

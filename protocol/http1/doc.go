@@ -23,7 +23,7 @@
 // Headers of a decoded message are the end-to-end headers, in order of arrival and never
 // merged. The decoder consumes Host (now Request.Authority), Content-Length,
 // Transfer-Encoding, Expect, Connection and the fields that it nominates (but see protected),
-// Keep-Alive, Proxy-Connection, TE and Upgrade (RFC 9110 section 7.6.1). It keeps Trailer,
+// Keep-Alive, Proxy-Connection, TE, Upgrade (RFC 9110 section 7.6.1) and HTTP2-Settings (RFC 7540 section 3.2.1). It keeps Trailer,
 // which section 6.6.2 defines as a hint to any recipient. It also keeps Proxy-Authenticate and
 // Proxy-Authorization (11.7): they concern a proxy that asks for credentials, which this one
 // never does.

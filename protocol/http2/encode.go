@@ -115,8 +115,8 @@ var (
 
 func (o *output) index(i int) { o.out = append(o.out, 0x80|byte(i)) }
 
-// requestHead appends the HEADERS of a request. length is the Content-Length: -1 for none, and
-// less for one that is left out if the content is gRPC.
+// requestHead appends the HEADERS of a request. length is the Content-Length, or negative for none. It is left out if the
+// content is gRPC.
 func (o *output) requestHead(st *Stream, req *protocol.Request, scheme string, length int64, flags uint8) {
 	at := o.begin(st, flags)
 	if string(req.Method) == "HEAD" {

@@ -51,8 +51,8 @@ func (e *Encoder) Begin(dst []byte) []byte {
 		return dst
 	}
 	if e.least < e.bound {
-		// Two updates: to the smallest size that was allowed, then to the present one. The first
-		// is to 0, as Go's decoder refuses the second otherwise.
+		// Two updates: the table was smaller meanwhile, and then got its present size (RFC 7541 section 4.2). The first says 0
+		// whatever the smallest size was, since Go's decoder refuses a second one unless its table is empty.
 		dst = append(dst, 0x20)
 		e.least = 0
 	}
