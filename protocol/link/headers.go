@@ -37,6 +37,9 @@ func (t *interner) appendHeaders(dst []byte, hs []protocol.Header) (_ []byte, tr
 			start := len(dst)
 			dst = binary.AppendUvarint(dst, traceIndex<<1|1)
 			if dst, traced = appendTrace(dst, h.Value); traced {
+				if h.NeverIndexed {
+					t.never++
+				}
 				continue
 			}
 			dst = dst[:start]
@@ -55,6 +58,9 @@ func (t *interner) appendTrailers(dst []byte, hs []protocol.Header) []byte {
 }
 
 func (t *interner) appendField(dst []byte, h *protocol.Header, last *hint) []byte {
+	if h.NeverIndexed {
+		t.never++
+	}
 	name := t.lookup(h.Name, last.name, kindName)
 	last.name = name
 	dst = appendText(dst, h.Name, name)
@@ -94,28 +100,13 @@ func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []prot
 // What no table may take (protocol.Header) is a list at the end of the head: its length, followed by positions that rise. 0
 // stands for the method, the path and the authority of a request. The headers and then the trailers count from 1.
 
-// countNeverIndexed returns the length of the list. target says whether it has the position 0.
-func countNeverIndexed(target bool, headers, trailers []protocol.Header) (n int) {
+// appendNeverIndexed appends the list, whose length appendHeaders and appendTrailers have counted. target says whether it has the
+// position 0.
+func (t *interner) appendNeverIndexed(dst []byte, target bool, headers, trailers []protocol.Header) []byte {
+	n := t.never
+	t.never = 0
 	if target {
 		n++
-	}
-	for i := range headers {
-		if headers[i].NeverIndexed {
-			n++
-		}
-	}
-	for i := range trailers {
-		if trailers[i].NeverIndexed {
-			n++
-		}
-	}
-	return n
-}
-
-// appendNeverIndexed appends the list of n positions, or nothing if n is 0.
-func appendNeverIndexed(dst []byte, n int, target bool, headers, trailers []protocol.Header) []byte {
-	if n == 0 {
-		return dst
 	}
 	dst = binary.AppendUvarint(dst, uint64(n))
 	if target {

@@ -100,6 +100,8 @@ type interner struct {
 
 	service, method, authority uint8 // likewise: the entries of the previous message
 
+	never int // fields of the message so far that are never indexed
+
 	defs []byte // DEFINE frames that must precede the next message
 }
 

@@ -55,11 +55,14 @@ func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Dur
 	if len(req.Trailers) != 0 {
 		dst = t.appendTrailers(dst, req.Trailers)
 	}
-	never := countNeverIndexed(req.NeverIndexed, req.Headers, req.Trailers)
-	if req.Hold > 0 || never > 0 {
+	never := req.NeverIndexed || t.never > 0
+	if req.Hold > 0 || never {
 		dst = binary.AppendUvarint(dst, micros(req.Hold))
 	}
-	return appendNeverIndexed(dst, never, req.NeverIndexed, req.Headers, req.Trailers)
+	if never {
+		dst = t.appendNeverIndexed(dst, req.NeverIndexed, req.Headers, req.Trailers)
+	}
+	return dst
 }
 
 func requestFlags(req *protocol.Request) (flags byte) {

@@ -51,8 +51,10 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 		dst = t.appendTrailers(dst, resp.Trailers)
 	}
 	dst[at] = flags
-	never := countNeverIndexed(false, resp.Headers, resp.Trailers)
-	return appendNeverIndexed(dst, never, false, resp.Headers, resp.Trailers)
+	if t.never > 0 {
+		dst = t.appendNeverIndexed(dst, false, resp.Headers, resp.Trailers)
+	}
+	return dst
 }
 
 // readResponse reads a head into resp and returns the codec of the message.
@@ -98,7 +100,10 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 func (t *interner) appendInterim(dst []byte, resp *protocol.Response) []byte {
 	dst = binary.AppendUvarint(dst, uint64(resp.Status))
 	dst, _ = t.appendHeaders(dst, resp.Headers)
-	return appendNeverIndexed(dst, countNeverIndexed(false, resp.Headers, nil), false, resp.Headers, nil)
+	if t.never > 0 {
+		dst = t.appendNeverIndexed(dst, false, resp.Headers, nil)
+	}
+	return dst
 }
 
 func (c *cursor) readInterim(resp *protocol.Response, maxHeaders int) {
