@@ -76,7 +76,7 @@ func (l *Listener) run(ln net.Listener) {
 		nc, err := ln.Accept()
 		if err == nil {
 			backoff = kernel.MinBackoff
-			l.serve(nc)
+			l.serve(nc.(conn), nc)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -95,28 +95,30 @@ func (l *Listener) run(ln net.Listener) {
 }
 
 // acceptRest accepts the connections that wait at ln. It duplicates the socket: Server.Close waits for calls on ln, and
-// holds the lock that serve needs.
+// holds the lock that serve needs. The client's address is that of the accept: package net has none for a connection that
+// was reset meanwhile.
 func (l *Listener) acceptRest(ln net.Listener) {
 	socket, err := kernel.Duplicate(ln.(syscall.Conn))
 	if err != nil {
 		return
 	}
 	defer syscall.Close(socket)
-	_ = kernel.AcceptAll(socket, kernel.MaxRest, func(fd int, _ netip.AddrPort) {
+	_ = kernel.AcceptAll(socket, kernel.MaxRest, func(fd int, from netip.AddrPort) {
 		if nc, err := kernel.Conn(fd); err == nil {
-			l.serve(nc)
+			l.serve(&clientConn{conn: nc.(conn), client: net.TCPAddrFromAddrPort(from), destination: nc.LocalAddr()}, nc)
 		}
 		_ = syscall.Close(fd)
 	})
 }
 
-func (l *Listener) serve(nc net.Conn) {
-	down := newEnd(nc.(conn), nc, false)
+// serve serves the client at c, which is on below, a connection of the system.
+func (l *Listener) serve(c conn, below net.Conn) {
+	down := newEnd(c, below, false)
 	if l.cfg.Load().ProxyProtocol.Enabled() {
 		l.acceptProxied(down)
 		return
 	}
-	release := l.reserve(nc.LocalAddr(), nc.RemoteAddr())
+	release := l.reserve(down.LocalAddr(), down.RemoteAddr())
 	if release == nil {
 		down.reset()
 		return

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
@@ -60,5 +61,41 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 				t.Error("a connection is accepted after Close")
 			}
 		}
+	}
+}
+
+// TestCloseAcceptsReset: connections that wait when a listener closes, and that their clients have reset, end
+// alone.
+func TestCloseAcceptsReset(t *testing.T) {
+	for _, listener := range []string{"", proxyOnLoopback} {
+		a := newApp(t)
+		s := serveApp(t, "127.0.0.1:0", listener, "", a.addr, "")
+		ln, err := reactor.Bind("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			c, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+		// The first Accept fails, so that Close accepts all connections.
+		_ = ln.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Unix(1, 0))
+		l, err := s.srv.Serve(ln, &s.proc.Config().Listeners[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		s.eventually("the streams to end", func() error {
+			if n := s.srv.Open(); n > 0 {
+				return fmt.Errorf("%d streams are open", n)
+			}
+			return nil
+		})
 	}
 }

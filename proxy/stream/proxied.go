@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxyproto"
 )
 
-// clientConn is a connection that a proxy has made for a client.
+// clientConn is a connection of a client whose address the connection below does not have.
 type clientConn struct {
 	conn
 	client, destination net.Addr
