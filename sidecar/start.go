@@ -210,7 +210,8 @@ func (s *starting) startLoops() (err error) {
 	}
 	s.clientCerts.set(s.proc.Generation(), s.proc.Generation(), s.identities, false)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Connections().Reserver, Logger: s.log, Previous: s.inherited.parked,
+		Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Connections().Reserver,
+		Logger: s.log, Panics: s.reactor.Panics(), Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: s.version, Logger: s.log})
@@ -260,6 +261,7 @@ func (s *starting) openAdmin() error {
 		Overlay: overlay,
 		Process: s.proc, Version: s.version, Engine: s.engineKind.Name, Log: s.log, Level: s.level,
 		Reactor:       s.reactor.Stats,
+		Panics:        s.reactor.Panics(),
 		Sources:       s.discovery.stats,
 		Refused:       s.discovery.reach.stats,
 		Registrations: s.registrationStats,

@@ -72,7 +72,7 @@ var layers = []layer{
 		[]string{
 			"proxy", "proxy/downstream", "proxy/race", "proxy/shard", "proxy/allow", "proxy/fair/...", "proxy/fault", "proxy/forwarded", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "proxy/proxyproto", "proxy/reactor/hello", "proxy/reactor/kernel", "proxy/stream/pipe", "protocol/...", "internal/hostname",
-			"internal/eyeballs", "internal/special",
+			"internal/eyeballs", "internal/panics", "internal/special",
 		},
 		"streams run on goroutines beside the core: of a loop they see who picks endpoints for them",
 	},

@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/panics"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/overload"
@@ -44,6 +45,8 @@ type Options struct {
 
 	// Reactor returns the driver's counters.
 	Reactor func() stats.DriverStats
+
+	Panics *panics.Counter // counts those on the goroutine of the history
 
 	// Registrations returns the endpoints that this sidecar announces.
 	Registrations func() []Registration

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,4 +225,31 @@ func TestReadyVerbose(t *testing.T) {
 	}
 	s = newSidecar(t, twoServices+"\nadmin: {token: secret}")
 	want(503, "starting\n")
+}
+
+// TestMergeFewer: a loop whose switch to the generation panicked may lack services and routes.
+func TestMergeFewer(t *testing.T) {
+	service := func(name string, routes int) stats.ServiceReport {
+		return stats.ServiceReport{Name: name, HedgesInFlight: 1, Routes: make([]stats.RouteReport, routes)}
+	}
+	all := func() stats.WorkerReport {
+		return stats.WorkerReport{Services: []stats.ServiceReport{service("a", 1), service("b", 2), service("c", 1)}}
+	}
+	some := stats.WorkerReport{Services: []stats.ServiceReport{service("b", 1)}}
+	for _, c := range []struct {
+		reports []stats.WorkerReport
+		want    []int // hedges of a, b and c
+	}{
+		{[]stats.WorkerReport{all(), some, all()}, []int{2, 3, 2}},
+		{[]stats.WorkerReport{all(), {}}, []int{1, 1, 1}},
+		{[]stats.WorkerReport{some, all()}, []int{2}},
+	} {
+		var got []int
+		for _, s := range merge(c.reports) {
+			got = append(got, s.HedgesInFlight)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v hedges, want %v", got, c.want)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -94,7 +95,12 @@ func merge(reports []stats.WorkerReport) []stats.ServiceReport {
 	out := reports[0].Services
 	for _, r := range reports[1:] {
 		for i := range out {
-			mergeService(&out[i], &r.Services[i])
+			at, ok := slices.BinarySearchFunc(r.Services, out[i].Name, func(s stats.ServiceReport, name string) int {
+				return strings.Compare(s.Name, name)
+			})
+			if ok { // if not, the loop's switch to the generation panicked
+				mergeService(&out[i], &r.Services[at])
+			}
 		}
 	}
 	return out
@@ -138,7 +144,7 @@ func mergeService(into, s *stats.ServiceReport) {
 	if s.Stalls.Seen > into.Stalls.Seen {
 		into.Stalls, into.StalledAt = s.Stalls, s.StalledAt
 	}
-	for i := range into.Routes {
+	for i := range min(len(into.Routes), len(s.Routes)) {
 		mergeRoute(&into.Routes[i], &s.Routes[i])
 	}
 	// Loops may be one snapshot apart.
@@ -178,7 +184,7 @@ func mergeRoute(into, r *stats.RouteReport) {
 		o.Merged = o.Merged && c.Merged
 	}
 	into.Watched.Add(&r.Watched)
-	for i := range into.Forecasts {
+	for i := range min(len(into.Forecasts), len(r.Forecasts)) {
 		into.Forecasts[i].Add(&r.Forecasts[i])
 	}
 }

@@ -90,6 +90,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			st.TLSFailures = map[string]int64{"tls_expired": 1}
 			return st
 		},
+		Panics: s.reactor.Panics(),
 		Identities: func() []Identity {
 			at := time.Unix(1700000000, 0)
 			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Begins: at, Expires: at, Outdates: at}}

@@ -67,11 +67,10 @@ type history struct {
 func (h *history) record(ctx context.Context, s *Server) {
 	ticks := time.NewTicker(historyInterval)
 	defer ticks.Stop()
-	h.addPoint(ctx, s)
 	for {
+		_ = s.opt.Panics.Guard(func() error { h.addPoint(ctx, s); return nil })
 		select {
 		case <-ticks.C:
-			h.addPoint(ctx, s)
 		case <-ctx.Done():
 			return
 		}

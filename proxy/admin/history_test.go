@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/panics"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -233,5 +236,16 @@ func TestListenerErrorsFormat(t *testing.T) {
 	text, err := json.Marshal(listenerErrors([]stats.WorkerReport{a, b}))
 	if want := `{"x":{"errors":{"no-route":3},"unrouted":2},"y":{"errors":{"deadline":4},"unrouted":0}}`; err != nil || string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// TestHistoryPanic: a panic ends one point, and not the process.
+func TestHistoryPanic(t *testing.T) {
+	s := &Server{opt: Options{Panics: panics.NewCounter(slog.New(slog.DiscardHandler))}} // without a Process
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.history.record(ctx, s)
+	if n := s.opt.Panics.Count(); n != 1 {
+		t.Errorf("%d panics count, want 1", n)
 	}
 }

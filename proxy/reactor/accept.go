@@ -200,9 +200,15 @@ func (l *Listener) assign(nc net.Conn, at reservation, peer net.Addr) {
 		return
 	}
 	if !l.reactor.spawn(func() {
-		if l.passOn(c, nc.(*net.TCPConn)) {
+		passed := false
+		err := l.reactor.panics.Guard(func() error { passed = l.passOn(c, nc.(*net.TCPConn)); return nil })
+		switch {
+		case err != nil:
 			c.unreserve()
-		} else {
+			_ = nc.Close()
+		case passed:
+			c.unreserve()
+		default:
 			l.deliver(c, nc)
 		}
 	}) {

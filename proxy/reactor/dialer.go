@@ -143,7 +143,11 @@ func (d *dialer) dial(w *dialing) {
 		}
 	}
 	if err == nil && w.config != nil {
-		if over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client); err == nil {
+		err = d.reactor.panics.Guard(func() (err error) {
+			over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
+			return err
+		})
+		if err == nil {
 			d.reactor.tls.succeed(over.tls)
 		} else {
 			_ = nc.Close()

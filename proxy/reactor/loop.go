@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,8 +161,7 @@ func (l *eventLoop) recovered(c *conn) {
 	if r == nil {
 		return
 	}
-	l.reactor.count.panics.Add(1)
-	l.reactor.log.Error("panic in a callback of the event loop", "loop", l.index, "panic", r, "stack", string(debug.Stack()))
+	l.reactor.panics.Add(r, "panic in a callback of the event loop", "loop", l.index)
 	if c != nil && c.state != connClosed {
 		c.end(ErrPanic)
 	}

@@ -253,7 +253,13 @@ func (w waiting) Read(b []byte) (int, error) {
 // back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
 func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, done func()) {
 	r, c, nc := n.l.reactor, n.c, socket.Conn
-	over, err := handshake(ctx, c, n.l.opts.TLS, socket, input, n.until, tls.Server)
+	var over *secure
+	err := r.panics.Guard(func() (err error) {
+		if over, err = handshake(ctx, c, n.l.opts.TLS, socket, input, n.until, tls.Server); err == nil {
+			over.identify()
+		}
+		return err
+	})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if err != nil {
@@ -262,7 +268,6 @@ func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, 
 	done()
 	r.connections.offLoop.Add(-1) // the loop counts it from here on
 	if err == nil {
-		over.identify()
 		r.tls.succeed(over.tls)
 		if over.peer != nil {
 			c.reservation.prove()

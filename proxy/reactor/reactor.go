@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/cpuquota"
+	"github.com/remora-proxy/remora/internal/panics"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -71,7 +72,7 @@ var (
 	// ErrStopped reports that the Reactor was stopped. Dials in progress end with it.
 	ErrStopped = errors.New("reactor: stopped")
 	// ErrPanic ends a connection whose receiver panicked.
-	ErrPanic = errors.New("reactor: the connection's stream panicked")
+	ErrPanic = errors.New("reactor: the connection's receiver panicked")
 	// ErrLoops reports a number of loops below 0 or above MaxLoops.
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )
@@ -85,6 +86,7 @@ type Reactor struct {
 	onWork atomic.Pointer[func()]
 	loops  []*eventLoop
 	count  counters
+	panics *panics.Counter
 	stall  atomic.Int64  // Options.WriteStall
 	linger time.Duration // lingerTime
 
@@ -112,7 +114,7 @@ type Reactor struct {
 type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialled, dialErrors    atomic.Int64
-	panics, detached       atomic.Int64
+	detached               atomic.Int64
 }
 
 // Start starts a Reactor with its loops. The caller must Stop it.
@@ -135,7 +137,7 @@ func Start(o Options) (*Reactor, error) {
 		endpoints:  endpoints{tls: o.DialTLS, other: o.DialOther},
 		handshakes: newHandshakes(), listeners: make(map[*Listener]struct{}),
 	}
-	r.tls.log = r.log
+	r.tls.log, r.panics = r.log, panics.NewCounter(r.log)
 	r.trust.reactor = r
 	r.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
 	r.connections.limitFiles(&o, r.log)
@@ -190,6 +192,9 @@ func (r *Reactor) writeStall() time.Duration { return time.Duration(r.stall.Load
 // may call OnWork.
 func (r *Reactor) OnWork(f func()) { r.onWork.Store(&f) }
 
+// Panics returns what counts panics, on the loops and on goroutines.
+func (r *Reactor) Panics() *panics.Counter { return r.panics }
+
 // Connections returns the count of connections and descriptors.
 func (r *Reactor) Connections() *Connections { return &r.connections }
 
@@ -210,7 +215,7 @@ func (r *Reactor) Stats() stats.DriverStats {
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
 		Refused: n.refused.Load(), RefusedSource: n.refusedSource.Load(),
 		Inbound: n.Accepted(), Open: n.Files(),
-		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
+		Dialled: c.dialled.Load(), DialErrors: c.dialErrors.Load(), Panics: r.panics.Count(),
 		Detached: c.detached.Load(),
 	}
 	s.Handshakes, s.Resumed, s.TLSFailures = r.tls.snapshot()
@@ -266,13 +271,14 @@ func (r *Reactor) shutdown() error {
 	return errors.Join(failed, r.halt())
 }
 
-// spawn runs f on a goroutine that Stop waits for. After Stop it returns false.
+// spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection
+// calls panics.Guard around what parses the peer's bytes, to close that.
 func (r *Reactor) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
 		return false
 	}
-	r.helpers.Go(f)
+	r.helpers.Go(func() { _ = r.panics.Guard(func() error { f(); return nil }) })
 	return true
 }

@@ -61,8 +61,12 @@ func (d *SocketDialer) connect(ctx context.Context, addr, key, name string, firs
 		return newSocket(&r.connections, raw, nil, at, nil), nil
 	}
 	below := &wire{nc: raw}
-	over := tls.Client(below, config())
-	if err := over.HandshakeContext(ctx); err != nil {
+	var over *tls.Conn
+	err = r.panics.Guard(func() error {
+		over = tls.Client(below, config())
+		return over.HandshakeContext(ctx)
+	})
+	if err != nil {
 		_ = raw.Close()
 		return nil, r.tls.failDial(r.ctx, addr, err)
 	}

@@ -122,10 +122,13 @@ func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 // readHeader reads the header of nc, which proxy has made, and gives nc to a loop.
 func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 	r, p := l.reactor, l.opts.Proxies
-	_ = nc.SetReadDeadline(time.Now().Add(p.Wait()))
-	awake := context.AfterFunc(r.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
-	header, err := proxyproto.Read(nc)
-	awake()
+	var header proxyproto.Header
+	err := r.panics.Guard(func() (err error) {
+		_ = nc.SetReadDeadline(time.Now().Add(p.Wait()))
+		defer context.AfterFunc(r.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })()
+		header, err = proxyproto.Read(nc)
+		return err
+	})
 	_ = nc.SetReadDeadline(time.Time{})
 	r.connections.offLoop.Add(-1)
 	if err != nil {

@@ -50,7 +50,7 @@ func (t *Trust) verify(l *eventLoop, conns ...*conn) {
 	}
 	t.reactor.spawn(func() {
 		for _, p := range peers {
-			if err := p.verify(p.state); err != nil {
+			if err := t.reactor.panics.Guard(func() error { return p.verify(p.state) }); err != nil {
 				l.Post(func() { p.of.trust.end(err) })
 			}
 		}

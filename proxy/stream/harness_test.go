@@ -105,7 +105,7 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	for i, l := range s.reactor.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Connections().Reserver, Logger: log})
+	s.srv = New(Options{Process: s.proc, Dial: s.reactor.SocketDialer().Dial, Reserver: s.reactor.Connections().Reserver, Logger: log, Panics: s.reactor.Panics()})
 	s.counts = counts{t, s.reactor, s.proc, s.srv}
 	s.entry = entry{t, s.srv, s.reactor.Loops()[0]}
 	t.Cleanup(func() {

@@ -112,8 +112,15 @@ func (l *Listener) acceptRest(ln net.Listener) {
 }
 
 // serve serves the client at c, which is on below, a connection of the system.
+// It closes the connection if that panics.
 func (l *Listener) serve(c conn, below net.Conn) {
-	down := newEnd(c, below, false)
+	if l.srv.opt.Panics.Guard(func() error { l.begin(newEnd(c, below, false)); return nil }) != nil {
+		_ = below.Close()
+	}
+}
+
+// begin starts what serves the client at down.
+func (l *Listener) begin(down *end) {
 	if l.cfg.Load().ProxyProtocol.Enabled() {
 		l.acceptProxied(down)
 		return

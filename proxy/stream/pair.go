@@ -135,7 +135,7 @@ func (p *pair) readDown(upload func()) {
 	p.readerDone = make(chan struct{})
 	p.srv.all.Go(func() {
 		defer close(p.readerDone)
-		upload()
+		p.guard(upload)
 		if _, err := io.Copy(io.Discard, p.down); err == nil && p.halfClose > 0 {
 			p.note(clientEnded)
 			p.outlastInput()

@@ -187,24 +187,28 @@ func (l *parkingLot) acceptFetches() {
 		down := &end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)}
 		select {
 		case waiting <- struct{}{}:
-			l.srv.all.Go(func() { l.serveFetch(down); <-waiting })
+			l.srv.all.Go(func() {
+				defer func() { <-waiting }()
+				p := &pair{srv: l.srv, down: down}
+				p.guard(func() { l.serveFetch(p) })
+			})
 		default:
 			down.reset()
 		}
 	}
 }
 
-// serveFetch reads a token from down and sends the response that is parked under it.
-func (l *parkingLot) serveFetch(down *end) {
-	stop := context.AfterFunc(l.srv.ctx, down.reset)
+// serveFetch reads a token from p.down and sends the response that is parked under it.
+func (l *parkingLot) serveFetch(p *pair) {
+	stop := context.AfterFunc(l.srv.ctx, p.down.reset)
 	var token link.Token
-	_ = down.SetReadDeadline(time.Now().Add(fetchTimeout))
-	if _, err := io.ReadFull(down, token[:]); err != nil || !stop() {
-		down.reset()
+	_ = p.down.SetReadDeadline(time.Now().Add(fetchTimeout))
+	if _, err := io.ReadFull(p.down, token[:]); err != nil || !stop() {
+		p.down.reset()
 		return
 	}
-	_ = down.SetReadDeadline(time.Time{})
-	l.serve(&pair{srv: l.srv, down: down}, token)
+	_ = p.down.SetReadDeadline(time.Time{})
+	l.serve(p, token)
 }
 
 func (l *parkingLot) forgetPrevious() {

@@ -30,8 +30,11 @@ type relay struct {
 func (r *relay) run(early *intake) (in, out int64) {
 	p := r.p
 	p.enter(relaying)
-	back := make(chan int64, 1)
-	go func() { back <- r.copy(p.down, p.up) }()
+	back := make(chan struct{}, 1)
+	go func() {
+		p.guard(func() { out = r.copy(p.down, p.up) })
+		back <- struct{}{}
+	}()
 	if r.guarded && r.beginsLikeHTTP(early) {
 		p.cut(fault.NotAllowed) // both copies end at once
 		early.free()            // nothing of it is sent
@@ -43,7 +46,7 @@ func (r *relay) run(early *intake) (in, out int64) {
 	}
 	early.free()
 	in += r.copy(p.up, p.down)
-	out = <-back
+	<-back
 	if state, _ := p.states(); state == breaking {
 		p.abort()
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/panics"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -36,6 +37,7 @@ type Options struct {
 	Reserver func(max int) (reserve func(local, remote net.Addr) (release func()))
 
 	Logger *slog.Logger
+	Panics *panics.Counter // counts those on the goroutines of streams
 
 	// Previous is the Parking address of the process that this one has replaced, used until
 	// ForgetPrevious. Empty means that there is no such process.
@@ -176,9 +178,16 @@ func (s *Server) launch(p *pair, run func()) bool {
 	s.open[p] = struct{}{}
 	s.all.Go(func() {
 		defer s.onEnded(p)
-		run()
+		p.guard(run)
 	})
 	return true
+}
+
+// guard calls run, a part of the stream on its goroutine, and aborts the stream if run panics.
+func (p *pair) guard(run func()) {
+	if p.srv.opt.Panics.Guard(func() error { run(); return nil }) != nil {
+		p.abort()
+	}
 }
 
 func (s *Server) onEnded(p *pair) {

@@ -25,7 +25,7 @@ type DriverStats struct {
 	Open          int64 // open connections, accepted or dialled, including detached and reserved ones
 	Dialled       int64 // connections established by dials
 	DialErrors    int64 // dials that failed or took too long
-	Panics        int64 // panics recovered from callbacks
+	Panics        int64 // panics that were recovered from, on loops and goroutines
 	Detached      int64 // connections that left their loop
 	Handshakes    int64 // TLS handshakes that succeeded
 	Resumed       int64 // those that resumed a session

@@ -1,0 +1,80 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// TestPanics: a panic on a goroutine of a stream is counted, and resets the stream. Others go on.
+func TestPanics(t *testing.T) {
+	const chunked = "POST / HTTP/1.1\r\nHost: app\r\nTransfer-Encoding: chunked\r\n\r\n"
+	body := func(s *sidecar, nc *net.TCPConn) *downstream.StreamRequest {
+		r := &downstream.StreamRequest{
+			Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Kind: stats.StreamBody, Head: []byte(chunked),
+			Chunks: true, Rest: []byte("1\r\nx\r\n0\r\n\r\n"), Buffer: buffers.Get(0),
+		}
+		r.Body.Reset(&http1.Head{Framing: http1.Chunked}, s.srv.limits())
+		return r
+	}
+	for name, begin := range map[string]func(s *sidecar, nc *net.TCPConn){
+		"stream": func(s *sidecar, nc *net.TCPConn) {
+			r := body(s, nc)
+			r.Opener = panickingOpener{r.Opener}
+			s.srv.Request(socket{nc}, r)
+		},
+		"upload": func(s *sidecar, nc *net.TCPConn) {
+			r := body(s, nc)
+			r.Trailers = func([]protocol.Header) []protocol.Header { panic("boom") }
+			s.srv.Request(socket{nc}, r)
+		},
+		"accepted": func(s *sidecar, nc *net.TCPConn) {
+			l := &Listener{srv: s.srv, reserve: func(_, _ net.Addr) func() { panic("boom") }}
+			l.Configure(&s.srv.config().Listeners[0])
+			l.serve(nc, nc)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			s := newSidecar(t, options{}, a.addr)
+			client, err := net.Dial("tcp", acceptEach(s.t, func(nc *net.TCPConn) { begin(s, nc) }))
+			if err == nil { // the reset may be faster
+				defer client.Close()
+				_ = client.SetDeadline(time.Now().Add(waitLimit))
+				if b, err := io.ReadAll(client); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the client got %q, %v", b, err)
+				}
+			}
+			s.eventually("the stream to end", func() error {
+				if open, n := s.srv.Open(), s.reactor.Stats().Panics; open > 0 || n != 1 {
+					return fmt.Errorf("%d streams are open, %d panics count", open, n)
+				}
+				return nil
+			})
+			if _, err := io.WriteString(s.dial(), "hello"); err != nil {
+				t.Fatal(err)
+			}
+			for got := ""; got != "hello"; { // an earlier connection is that of the stream that panicked
+				nc := receive(t, a.conns, "the connection of another stream")
+				b := make([]byte, 5)
+				n, _ := io.ReadFull(nc, b)
+				got = string(b[:n])
+				nc.Close()
+			}
+		})
+	}
+}
+
+type panickingOpener struct{ race.Opener }
+
+func (panickingOpener) Open(string, race.Picked) { panic("boom") }
