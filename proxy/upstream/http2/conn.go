@@ -132,7 +132,7 @@ func (c *conn) OnClose(err error) {
 	case dialing, greeting:
 		c.handshake.onClose(err)
 	case open, draining:
-		c.close(fault.Reset)
+		c.end(fault.Reset, err != nil && !c.heard && c.idleSince > 0)
 	}
 	c.pool.dialMore()
 }
@@ -253,14 +253,17 @@ func (c *conn) farewell() {
 }
 
 // close closes the connection, and fails with f the requests in flight on it. A request of which
-// no byte was sent counts as unsent, whatever f says. If the connection was idle before and
-// nothing was heard since, the endpoint probably closed it for that. Then a request is sent once
-// more, if that is safe (RFC 9112 section 9.3.1).
+// no byte was sent counts as unsent, whatever f says.
 func (c *conn) close(f *fault.Failure) {
-	if c.state == closed {
-		return
+	if c.state != closed {
+		c.end(f, false)
 	}
-	stale := c.state != greeting && c.state != dialing && !c.heard && c.idleSince > 0
+}
+
+// end is close for a connection that is not closed. If it is stale, the endpoint has closed it after it was idle, and
+// nothing was heard since: the endpoint probably closed it for that. Then a request is sent once more, if that is safe
+// (RFC 9112 section 9.3.1).
+func (c *conn) end(f *fault.Failure, stale bool) {
 	c.pool.remove(c)
 	c.state.become(closed)
 	c.h2.Close()

@@ -385,3 +385,35 @@ func TestGoesAwayAtOnce(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestSilentIdleConnection checks that a connection which the sidecar closes itself, since its endpoint is silent, is
+// not stale: the request goes to another endpoint.
+func TestSilentIdleConnection(t *testing.T) {
+	m, apps := newMesh(t, 2, "timeout: 60s")
+	warm := m.Crowd(20, 1, 10)
+	m.Finish(warm...)
+	m.W.Run(100 * time.Millisecond)
+	frozen := -1
+	for i, a := range apps {
+		a.calls = 0
+		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			if frozen < 0 {
+				frozen = i
+				m.W.At(m.W.Now(), func() { m.W.Faults.Pause(a.of.Loop, time.Hour) })
+				return
+			}
+			respond(c, st)
+		}
+	}
+	before := m.Consumer.Stats("compute").RetriesPaid
+	c := m.Get("/")
+	m.Do(c)
+	m.Finish(c)
+	m.OK(c)
+	if frozen < 0 || apps[frozen].calls != 1 || apps[1-frozen].calls != 1 {
+		t.Errorf("%d and %d calls", apps[0].calls, apps[1].calls)
+	}
+	if n, paid := m.Consumer.Report().Stats.Replays, m.Consumer.Stats("compute").RetriesPaid-before; n != 0 || paid != 1 {
+		t.Errorf("%d replays, %d paid retries; want 0 and 1", n, paid)
+	}
+}
