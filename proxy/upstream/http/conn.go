@@ -297,6 +297,10 @@ func (c *conn) onClosed(err error) {
 		c.pool.idle.remove(c)
 		c.close()
 	case awaitingHead:
+		if err == nil || c.response != nil { // the write timeout has closed it, or the server has begun to respond
+			c.fail(fault.Reset)
+			return
+		}
 		c.onStale()
 	case awaitingBody:
 		if err == io.EOF && c.body.Close() == nil && !c.tooLong() { // the body ends with the connection
@@ -322,13 +326,13 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 	p.dials.next()
 }
 
-// onStale is called when the peer closed before the head of a response. If the connection was
+// onStale is called when the peer closed before the first byte of a response. If the connection was
 // idle before, its server probably closed it for that. Then the request is sent once more, if
 // that is safe (RFC 9112 section 9.3.1), on a new connection if there is room.
 func (c *conn) onStale() {
 	a := c.current
 	c.pool.keeping.closed(c.idleFor)
-	if !c.reused || c.response != nil || !a.PayReplay() {
+	if !c.reused || !a.PayReplay() {
 		c.fail(fault.Reset)
 		return
 	}

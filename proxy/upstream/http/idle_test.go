@@ -112,3 +112,51 @@ func TestIdleConnectionsOfFailingServer(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteTimeoutOfIdleConnection: a connection that the sidecar closes itself, since the server takes no more of a
+// request, is not stale, and says nothing about how long the server keeps idle connections.
+func TestWriteTimeoutOfIdleConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{
+		Apps: 1, OneHop: true, Limits: "timeouts: {write: 1s}", Service: "timeout: 20s, idempotent: methods, retry: {on: [connect]}",
+	})
+	m.Apps[0].Stop()
+	var peers []*proxytest.Peer
+	m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
+		p := &proxytest.Peer{}
+		p.Reply = func(heard []byte) []byte {
+			if bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+				return []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
+			return nil
+		}
+		peers = append(peers, p)
+		return p
+	})
+	do := func(c *proxytest.Call) *proxytest.Call {
+		c.Nonce = ""
+		m.Do(c)
+		m.Finish(c)
+		return c
+	}
+	m.OK(do(m.Get("/")))
+	m.W.Run(300 * time.Millisecond)
+	m.W.Faults.PauseReading(peers[0].Conn, true)
+	put := m.Post(2 << 20)
+	put.Raw = bytes.Replace(put.Raw, []byte("POST"), []byte("PUT"), 1)
+	do(put)
+	if put.Code != "upstream-reset" || len(peers) != 1 {
+		t.Errorf("status %d %s, %d connections", put.Status, put.Code, len(peers))
+	}
+	if n := m.Consumer.Report().Stats.Replays; n != 0 {
+		t.Errorf("%d replays, want none", n)
+	}
+	// A request that may not be sent twice still takes a connection that was idle for 900 ms.
+	m.OK(do(m.Get("/")))
+	m.W.Run(900 * time.Millisecond)
+	before := len(peers)
+	post := m.Raw("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 0\r\n\r\n")
+	m.OK(do(post))
+	if len(peers) != before {
+		t.Error("the server's idle timeout is taken for shorter than it is")
+	}
+}
