@@ -105,7 +105,7 @@ func (e events) OnReset(st *http2.Stream, code http2.Code, why *http2.Error) {
 		return
 	}
 	switch {
-	case f == fault.Refused && s.response != nil:
+	case f.Free() && s.response != nil:
 		f = fault.Reset // it responds, so it has processed the request, whatever it says
 	case code == http2.Cancel && s.attempt.Outgoing().TimeLeft() <= aheadOfDeadline:
 		f = fault.Deadline

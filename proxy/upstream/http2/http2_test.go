@@ -417,3 +417,46 @@ func TestSilentIdleConnection(t *testing.T) {
 		t.Errorf("%d replays, %d paid retries; want 0 and 1", n, paid)
 	}
 }
+
+// TestGoAwayAfterResponseBegan checks that a request to which an endpoint responds already has been processed, although
+// the endpoint says that it was not: a POST is not sent again.
+func TestGoAwayAfterResponseBegan(t *testing.T) {
+	goAway := "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x01" + "\x00\x00\x00\x00" // only stream 1 was processed
+	for name, begin := range map[string]func(c *proxytest.HTTP2Conn, st *http2.Stream){
+		"interim": func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.Interim(st, &protocol.Response{Status: 103})
+		},
+		"head": func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: 10})
+		},
+		"body": func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: 10})
+			c.H2.Send(st, []byte("x"))
+		},
+		"nothing": func(*proxytest.HTTP2Conn, *http2.Stream) {},
+	} {
+		m, apps := newMesh(t, 2, "lb: {policy: weighted_round_robin}")
+		m.WarmUp(4)
+		calls := 0
+		for _, a := range apps {
+			a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+				if calls++; calls > 1 {
+					respond(c, st)
+					return
+				}
+				begin(c, st)
+				c.Flush()
+				c.Conn.Write([]byte(goAway))
+			}
+		}
+		c := m.Post(10)
+		m.Do(c)
+		m.Finish(c)
+		if name == "nothing" {
+			m.OK(c)
+		} else if c.Status != 502 || c.Code != "upstream-reset" || calls != 1 {
+			t.Errorf("%s: status %d %s, %d executions", name, c.Status, c.Code, calls)
+		}
+		m.Settled()
+	}
+}
