@@ -115,3 +115,48 @@ func TestPieces(t *testing.T) {
 		t.Error("never blocked")
 	}
 }
+
+// TestKeep: after Keep the caller may change the memory of a request, of which the peer still gets the rest. Nothing
+// is kept at the end.
+func TestKeep(t *testing.T) {
+	for _, trailers := range [][]protocol.Header{nil, fields("a: 1")} {
+		p := newPair(t, Options{}, Options{})
+		p.server.hold = true
+		body := bytes.Repeat([]byte("x"), 100<<10)
+		st := p.client.c.Request(&protocol.Request{Method: []byte("POST"), Path: []byte("/"), Authority: []byte("a"), Body: body, Trailers: trailers}, "http", nil)
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+		left := st.Unsent()
+		if left == 0 || left == len(body) {
+			t.Fatalf("%d bytes of %d are unsent", left, len(body))
+		}
+		for range 2 {
+			p.client.c.Keep(st)
+		}
+		clear(body)
+		for i := range trailers {
+			clear(trailers[i].Value)
+		}
+		if n := p.client.c.Encoded(); st.Unsent() != left || n < left {
+			t.Errorf("%d bytes unsent, %d in memory; want %d", st.Unsent(), n, left)
+		}
+		p.server.hold = false
+		p.server.c.Consumed(p.server.c.streams.get(1), len(body)-left)
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+		m := p.server.got[1]
+		if !m.end || len(m.body) != len(body) || bytes.Count(m.body, []byte("x")) != len(body) || len(m.trailers) != len(trailers) {
+			t.Errorf("end %t, %d bytes, trailers %q", m.end, len(m.body), m.trailers)
+		}
+		for _, got := range m.trailers {
+			if got != "a: 1" {
+				t.Errorf("trailer %q", got)
+			}
+		}
+		if b, k := p.client.c.w.held, p.client.c.w.kept; b != 0 || k != 0 {
+			t.Errorf("%d bytes held, %d kept at the end", b, k)
+		}
+	}
+}

@@ -148,6 +148,12 @@ func (m *messages) interim(st *Stream, res *protocol.Response) {
 	m.w.responseHead(st, res, -1, 0)
 }
 
+func (m *messages) keep(st *Stream) {
+	if st.id != 0 && m.usable() && st.owner == nil && st.buf == nil && len(st.data) > 0 {
+		m.w.own(st)
+	}
+}
+
 func (m *messages) send(st *Stream, b []byte) (n int) {
 	if !m.maySend(st) || !st.is(headSent) {
 		return 0

@@ -35,13 +35,16 @@ func (c *Conn) Ready() bool {
 // Request sends a whole request and returns its stream; nil if MayOpen returns 0, and then owner
 // is not released. The head is encoded at once. Body and Trailers are kept until they are sent:
 // then owner is released, as it is when the stream is over. With a nil owner the caller keeps the
-// memory until the stream is over, or OnSent.
+// memory until the stream is over, OnSent, or Keep.
 //
 // Fields of a connection are left out. A Content-Length is added if there is a body, and of methods such as POST
 // (protocol.DefinesContent) also without one; but not if there are trailers, or the content is gRPC. `te: trailers` must be among the Headers where it is wanted.
 func (c *Conn) Request(req *protocol.Request, scheme string, owner Releaser) *Stream {
 	return c.messages.request(req, scheme, owner)
 }
+
+// Keep copies what is unsent of a message whose memory the caller keeps, so that the caller may release that memory.
+func (c *Conn) Keep(st *Stream) { c.messages.keep(st) }
 
 // Respond sends the whole response of st, to a request with HEAD without its body. It may not
 // follow ResponseHead or Respond. Ownership is as in Request.

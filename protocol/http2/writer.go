@@ -295,6 +295,15 @@ func (w *writer) keep(st *Stream, b []byte) {
 	w.kept += len(b)
 }
 
+// own makes the unsent part of a message the writer's, in memory of its own.
+func (w *writer) own(st *Stream) {
+	rest := st.data
+	w.held -= len(rest)
+	st.data = nil
+	w.keep(st, rest)
+	w.keepTrailers(st, st.trailers)
+}
+
 // end ends a message that was sent in pieces.
 func (w *writer) end(st *Stream, trailers []protocol.Header) {
 	if len(st.data) > 0 {

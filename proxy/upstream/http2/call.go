@@ -23,9 +23,7 @@ type call struct {
 
 	response *race.Response // being received; nil before its head
 	size     int            // bytes of its body so far
-	owed     int            // of these, bytes for which the endpoint gets no window before the response is a stream
 	grown    bool           // in conn.partial
-	later    bool           // it becomes a stream when all of the request is sent
 	held     bool           // it is a stream whose head is held until the first byte of its body
 	pause    loop.Timer     // armed while the response is incomplete and may be a stream
 }

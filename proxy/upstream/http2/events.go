@@ -119,9 +119,6 @@ func (e events) OnSent(st *http2.Stream) {
 	if s.sent = true; s.attempt != nil {
 		e.unsent--
 	}
-	if s.later && s.response != nil {
-		e.shard.Loop.After(0, &s.pause)
-	}
 }
 
 // OnWritable implements http2.Handler.

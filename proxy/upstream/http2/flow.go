@@ -23,8 +23,9 @@ type flow struct {
 	tunnel *tunnel           // that the flow is of; nil for a response alone
 }
 
-// becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived. An
-// incomplete one waits until all of its request is sent, whose memory goes then.
+// becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived. The memory of
+// the request goes with the attempt, so what is unsent of the request is copied: it is still sent, as the endpoint may
+// not go on with an incomplete response before it has more of the request.
 func (s *call) becomeStream(ended bool) {
 	c, res := s.c, s.response
 	switch {
@@ -33,9 +34,9 @@ func (s *call) becomeStream(ended bool) {
 		return
 	case !c.shard.Process.Streams:
 		return
-	case !s.sent && !ended:
-		s.later = true
-		return
+	}
+	if !s.sent && !ended {
+		c.h2.Keep(s.st)
 	}
 	forgetLength(&res.Response)
 	f := &flow{call: s}
@@ -66,9 +67,6 @@ func (s *call) becomeStream(ended bool) {
 	a.Detach()
 	if ended {
 		f.finish()
-	} else {
-		c.h2.Consumed(s.st, s.owed)
-		c.shard.Loop.Defer(&c.out)
 	}
 	res.Charge()
 	a.Respond(res)

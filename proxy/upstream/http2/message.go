@@ -34,14 +34,15 @@ func (s *call) onBody(b []byte, end bool) {
 	}
 	c.shard.Buffers.Append(in, b, total)
 	s.size += len(b)
+	if !end {
+		c.h2.Consumed(s.st, len(b))
+	}
 	switch {
 	case s.tooLong():
-		s.owed += len(b)
 		s.becomeStream(end)
 	case end:
 		s.finish()
 	default:
-		c.h2.Consumed(s.st, len(b))
 		c.partial.add(s)
 	}
 }

@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"io"
 	"testing"
 	"time"
 
@@ -132,8 +133,15 @@ func TestEarlyWholeResponse(t *testing.T) {
 	if call.Done || len(consumer.Responses) != 1 {
 		t.Fatalf("%d streams, status %d %s", len(consumer.Responses), call.Status, call.Code)
 	}
-	if got := len(consumer.Responses[0].Source.Buffer.B); got != len(body) {
-		t.Errorf("%d bytes have arrived of %d", got, len(body))
+	src := consumer.Responses[0].Source
+	got, err := len(src.Buffer.B), error(nil)
+	for err == nil {
+		var n int
+		n, err = src.Socket.Read(make([]byte, 64<<10))
+		got += n
+	}
+	if got != len(body) || err != io.EOF {
+		t.Errorf("%d bytes have arrived of %d, and %v", got, len(body), err)
 	}
 	proxytest.CheckStreamsSettled(m, consumer)
 }
@@ -156,4 +164,55 @@ func TestSlowConversation(t *testing.T) {
 		}
 		proxytest.CheckStreamsSettled(m, consumer)
 	}
+}
+
+// TestConversionOfLongBody checks that an endpoint which reads the rest of a request only once a part of its response
+// was taken gets all of the request, if the response is too long for a message.
+func TestConversionOfLongBody(t *testing.T) {
+	const in, out, piece = 3 << 20, 10 << 20, 40 << 10 // the response is 10/3 of the request
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
+	a := startApps(m)[0]
+	a.stop()
+	withheld, left, whole := true, out, false
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+		c := proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) { whole = true })
+		c.Withhold = &withheld
+		c.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: out})
+			write := &loop.Timer{}
+			write.Fire = func() {
+				if st.ID() == 0 || c.Ended {
+					return
+				}
+				if st.Unsent() == 0 {
+					n := c.H2.Send(st, make([]byte, min(piece, left)))
+					if left -= n; left == 0 {
+						c.H2.Finish(st, nil)
+					}
+					c.H2.Consumed(st, n*in/out)
+					c.Flush()
+				}
+				a.of.Loop.After(time.Millisecond, write)
+			}
+			a.of.Loop.After(time.Millisecond, write)
+		}
+		return c
+	})
+	m.Do(m.Post(in))
+	got, began := 0, m.W.Now()
+	for got < out && m.W.Now()-began < time.Second {
+		m.W.Run(time.Millisecond)
+		for _, r := range consumer.Responses {
+			n, _ := r.Source.Socket.Read(make([]byte, 256<<10))
+			got += n
+			if r.Source.Buffer != nil {
+				got += len(r.Source.Buffer.B)
+				r.Source.Buffer.B = nil
+			}
+		}
+	}
+	if got != out || !whole {
+		t.Errorf("%d bytes of %d arrived, %d were not sent; all of the request %t", got, out, left, whole)
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
 }
