@@ -20,6 +20,11 @@ func (c *conn) Detach() (loop.Socket, error) {
 	case c.Buffered() > 0:
 		return nil, loop.ErrDetachBuffered
 	}
+	if f := c.w.Options.OnDetach; f != nil {
+		if err := f(); err != nil {
+			return nil, err
+		}
+	}
 	c.become(stateDetached)
 	c.err = nil
 	c.loop.closed = append(c.loop.closed, c)

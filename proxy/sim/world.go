@@ -26,6 +26,9 @@ type Options struct {
 	// Sockets allows Detach, for tests whose goroutine uses the Sockets itself.
 	// Default: Detach returns errors.ErrUnsupported.
 	Sockets bool
+	// OnDetach is called when a connection may leave its loop, and returns the error with which Detach fails instead.
+	// nil means that none does.
+	OnDetach func() error
 }
 
 // World builds a simulation and runs it: it makes the loops, and handles the events as they

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -204,5 +205,34 @@ func TestLongestMessage(t *testing.T) {
 		}
 		m.W.Faults.Reset(p.Conn)
 		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
+// TestHandoffWithoutDescriptor checks that a request whose connection, or the client of whose response, can't leave the
+// loop for want of a descriptor is refused as too much work.
+func TestHandoffWithoutDescriptor(t *testing.T) {
+	for name, c := range map[string]struct {
+		says string
+		good int // connections that leave the loop before
+	}{
+		"request":  {handoffCases()[0].head, 0},
+		"response": {proxytest.StreamRequest, 1},
+	} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+		m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
+		m.W.Options.OnDetach = func() error {
+			if c.good--; c.good < 0 {
+				return errors.New("too many open files")
+			}
+			return nil
+		}
+		p := m.DialAndSend(proxytest.Egress, c.says)
+		m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		resp, _, _ := proxytest.DecodeHead(t, p.Heard)
+		if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 503 || code != "overloaded" {
+			t.Errorf("%s: status %d %s", name, resp.Status, code)
+		}
+		m.W.Faults.Reset(p.Conn)
+		proxytest.CheckStreamsSettled(m, streams)
 	}
 }

@@ -291,9 +291,13 @@ func (l leaving) sendStream(c *call) {
 		l.turn.awaitRoom(0)
 	case loop.ErrDetachClosed: // OnClose follows
 	default:
-		shard.ReportStream(l.host.Shard, exchange.ClientOf(&l.turn), c.stream.Source.Service, fault.ResponseTooLarge)
-		c.stream.Source.Refuse(fault.ResponseTooLarge)
+		f := fault.Overloaded // the system has no descriptor left
+		if errors.Is(err, errors.ErrUnsupported) {
+			f = fault.ResponseTooLarge
+		}
+		shard.ReportStream(l.host.Shard, exchange.ClientOf(&l.turn), c.stream.Source.Service, f)
+		c.stream.Source.Refuse(f)
 		c.stream = nil
-		l.turn.Fail(nil, fault.ResponseTooLarge)
+		l.turn.Fail(nil, f)
 	}
 }

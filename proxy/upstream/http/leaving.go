@@ -1,13 +1,20 @@
 package http
 
 import (
+	"errors"
+	"time"
+
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-const streamHeld = 2 // multiple of limits.message that a response may hold until it leaves the loop
+const (
+	streamHeld = 2 // multiple of limits.message that a response may hold until it leaves the loop
+
+	detachPause = 100 * time.Millisecond // until the next try of a response for which the system had no descriptor
+)
 
 // leaving lets a response that must be a stream leave the loop, with its connection.
 //
@@ -16,7 +23,7 @@ const streamHeld = 2 // multiple of limits.message that a response may hold unti
 // Calls out: the attempt gets the response. Or the connection drops it, or fails.
 type leaving struct {
 	*conn
-	pause loop.Timer // armed while a body is incomplete that may be a stream
+	pause loop.Timer // armed while a body is incomplete that may be a stream, and before another try to leave
 	held  bool       // the head is held until the first byte of the body
 	room  loop.Flush // deferred when all of the request is sent
 }
@@ -73,13 +80,17 @@ func (l *leaving) leave() {
 	switch {
 	case err == nil:
 		l.onDetached(sock)
-	case err == loop.ErrDetachBuffered && int64(l.body.Length()) > streamHeld*l.shard.MessageLimits.Message:
-		l.fail(fault.ResponseTooLarge)
+	case err == loop.ErrDetachClosed: // OnClose follows
+	case errors.Is(err, errors.ErrUnsupported):
+		if l.tooLong() {
+			l.fail(fault.ResponseTooLarge)
+		}
+	case int64(l.body.Length()) > streamHeld*l.shard.MessageLimits.Message:
+		l.fail(fault.ResponseTooLarge) // and not Overloaded, with which any request may be sent again
 	case err == loop.ErrDetachBuffered: // its request is not completely sent
 		l.transport.AwaitRoom(0, &l.room)
-	case err == loop.ErrDetachClosed: // OnClose follows
-	case l.tooLong():
-		l.fail(fault.ResponseTooLarge)
+	default: // the system has no descriptor left
+		l.shard.Loop.After(detachPause, &l.pause)
 	}
 }
 

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -286,6 +287,43 @@ func TestBadStreamIsRetried(t *testing.T) {
 	}
 	if n := m.Consumer.Stats("compute").Retries; n != 1 || len(c.Responses) != 0 {
 		t.Errorf("%d retries, %d streams left", n, len(c.Responses))
+	}
+	proxytest.CheckStreamsSettled(m, c)
+}
+
+// TestStreamWithoutDescriptor: a response that must be a stream becomes one once the system has a descriptor for it.
+func TestStreamWithoutDescriptor(t *testing.T) {
+	for _, a := range proxytest.StreamResponses {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+		m.Apps[0].RespondWith(a.Says)
+		tries := 0
+		m.W.Options.OnDetach = func() error {
+			if tries++; tries <= 2 {
+				return errDescriptors
+			}
+			return nil
+		}
+		m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+		if !m.W.RunUntil(func() bool { return len(c.Responses) == 1 }, time.Second) {
+			t.Errorf("%s: no stream after %d tries", a.Name, tries)
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
+// errDescriptors is the error of a system without descriptors.
+var errDescriptors = errors.New("too many open files")
+
+// TestLongStreamWithoutDescriptor: a response that grows too long while the system has no descriptor is refused.
+func TestLongStreamWithoutDescriptor(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+	m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("x", 200_000))
+	m.W.Options.OnDetach = func() error { return errDescriptors }
+	call := m.Raw(proxytest.StreamRequest)
+	m.Do(call)
+	m.Finish(call)
+	if call.Status != 502 || call.Code != "response-too-large" || call.Took > time.Second {
+		t.Errorf("status %d %s after %v", call.Status, call.Code, call.Took)
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
