@@ -51,8 +51,8 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
-// MaxInterim limits the interim responses to one request. No application sends more, and no
-// other limit ends them.
+// MaxInterim is how many interim responses to one request are passed on. The rest is dropped, and no fault: an application
+// may send any number (RFC 9110 section 15.2), such as a 102 from time to time. The request's deadline ends them.
 const MaxInterim = 32
 
 // AppendInterim appends an interim response (1xx except 101) for an HTTP/1.1 client, ahead of

@@ -77,6 +77,6 @@ var (
 	ErrTrailers    = &Error{ProtocolError, "h2_trailers", "trailers that do not end the stream"}
 	ErrHeadSize    = &Error{EnhanceYourCalm, "h2_head_size", "a head over the limits"}
 	ErrNoRoom      = &Error{Cancel, "h2_no_room", "no memory for a head: see Handler.MayGrow"}
-	ErrInterim     = &Error{ProtocolError, "h2_interim", "too many interim responses, or one that ends the stream"}
+	ErrInterim     = &Error{ProtocolError, "h2_interim", "an interim response that ends the stream, or with status 101"}
 	ErrNoHead      = &Error{ProtocolError, "h2_no_head", "DATA before the response"}
 )

@@ -298,8 +298,13 @@ func (hs *heads) response(st *Stream, b []byte, end bool) {
 		hs.streams.resetForError(st, ErrHeadSize)
 		return
 	case h.status < 200:
-		if st.interim++; end || h.status == 101 || st.interim > maxInterim {
+		if end || h.status == 101 {
 			hs.streams.resetForError(st, ErrInterim)
+			return
+		}
+		if st.interim < freeInterim {
+			st.interim++
+		} else if hs.count(floodOthers); !hs.usable() {
 			return
 		}
 		res.Status = h.status

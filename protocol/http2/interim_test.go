@@ -3,6 +3,7 @@ package http2
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -41,5 +42,27 @@ func TestInterim(t *testing.T) {
 	}
 	if !got.head || got.res.Status != 200 {
 		t.Errorf("head %t, status %d", got.head, got.res.Status)
+	}
+}
+
+// TestInterimFlood: a response may have any number of interim responses, but not without end at once.
+func TestInterimFlood(t *testing.T) {
+	flood := func(pause time.Duration) (n int, err error) {
+		p, l := newClient(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+		p.c.Request(typical(), "http", nil)
+		l.WriteSettings()
+		for now := time.Duration(0); n < 1000 && err == nil; n++ {
+			now += pause
+			p.c.Advance(now)
+			l.headers(1, false, ":status: 102")
+			err = l.feed(p)
+		}
+		return n, err
+	}
+	if n, err := flood(0); err != error(ErrOthers) || n < freeInterim+18 || n > freeInterim+21 {
+		t.Errorf("at once: %v after %d", err, n)
+	}
+	if n, err := flood(time.Second); err != nil {
+		t.Errorf("one each second: %v after %d", err, n)
 	}
 }

@@ -31,7 +31,7 @@ const (
 	fieldFraming = 4         // bytes of a field line of HTTP/1.1 beside its name and value
 	doubledHead  = 8 << 10   // memory of a head up to which it doubles as it grows
 	keepFields   = 32        // memory for trailers that stays for reuse, in fields
-	maxInterim   = 16        // interim responses to a request
+	freeInterim  = 32        // interim responses to a request that do not count as Floods.Others
 	usefulBytes  = 512       // bytes of DATA that pay for one of Floods.Others
 	controlBound = 64 << 10  // bytes of control frames that wait for Output
 	maxBarriers  = 64        // SETTINGS that the peer has not acknowledged

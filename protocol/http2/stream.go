@@ -15,7 +15,7 @@ type Stream struct {
 	id      uint32
 	state   streamState
 	flags   streamFlags
-	interim uint8 // interim responses received
+	interim uint8 // interim responses received, at most freeInterim
 
 	begun time.Duration // when the peer began it, by Conn.Advance
 

@@ -73,6 +73,7 @@ type requestStream struct {
 	in           atomic.Int64                  // bytes of the body, or of the tunnel
 
 	// The goroutine of run sets these, about the response.
+	interims     int   // interim responses that were passed on
 	status       int   // 0 until the head is sent
 	responseSent bool  // the whole response was passed on
 	out          int64 // bytes of the body, or of the tunnel
@@ -227,7 +228,7 @@ func (x *requestStream) passResponse() *fault.Failure {
 	var head http1.Head
 	var resp protocol.Response
 	lim := x.srv.limits()
-	for interim := 0; ; {
+	for {
 		n, err := http1.DecodeResponse(in.b, x.r.ToHead, &resp, &head, lim)
 		switch {
 		case err == http1.ErrIncomplete:
@@ -238,7 +239,7 @@ func (x *requestStream) passResponse() *fault.Failure {
 				return f
 			}
 			return failure(err)
-		case err != nil || interim == http1.MaxInterim:
+		case err != nil:
 			return fault.Malformed
 		case http1.Offers(x.r.Protocols, head.Protocols):
 			return x.upgrade(&resp, &head, &in, n)
@@ -257,15 +258,16 @@ func (x *requestStream) passResponse() *fault.Failure {
 		}
 		in.b = in.b[n:]
 		head.Reset()
-		interim++
 	}
 }
 
+// interim passes an interim response on, unless there were many.
 func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	x.replay.settle() // the endpoint has begun
-	if x.r.Minor == 0 {
+	if x.r.Minor == 0 || x.interims == http1.MaxInterim {
 		return nil
 	}
+	x.interims++
 	if !x.linked {
 		resp.Headers, _, _ = protocol.FromEndpoint(resp.Headers)
 	}

@@ -76,8 +76,6 @@ func TestReader(t *testing.T) {
 			want: `  200 length -1|"hello, world!"| grpc-status=0|false true`, event: httpstream.End},
 		{name: "interim responses", text: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
 			want: `100,103 Link=x,  204 length -1|""||true true`, event: httpstream.End},
-		{name: "too many interim responses", text: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", http1.MaxInterim+1),
-			want: strings.Repeat("100,", http1.MaxInterim) + `|""||false false`, event: httpstream.Broken},
 		{name: "head", text: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", toHead: true,
 			want: `  200 length 5|""||true true`, event: httpstream.End},
 		{name: "empty", text: "HTTP/1.1 200 OK\r\ngrpc-status: 5\r\nContent-Length: 0\r\n\r\n",

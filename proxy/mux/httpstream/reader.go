@@ -35,7 +35,6 @@ type Reader struct {
 	lim      *protocol.Limits
 	response bool
 	toHead   bool // the request of the response was a HEAD
-	interim  int  // responses so far
 	at       place
 
 	head     http1.Head
@@ -142,9 +141,6 @@ func (r *Reader) readHead() Event {
 			break
 		}
 		r.head.Reset()
-		if r.interim++; r.interim > http1.MaxInterim {
-			return Broken
-		}
 		return Interim
 	}
 	r.body.Reset(&r.head, r.lim)

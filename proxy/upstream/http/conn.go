@@ -25,7 +25,6 @@ type conn struct {
 	idleSince time.Duration  // while it is dialled, when the dial began
 	idleFor   time.Duration  // how long it was idle just before the request
 	toHead    bool           // the request is a HEAD
-	interim   int            // number of interim responses to the request
 	response  *race.Response // being received
 	head      http1.Head     // of the response
 	body      http1.Body     // its decoder
@@ -121,18 +120,18 @@ func (c *conn) receiveHead(b []byte) {
 	if c.response == nil {
 		c.response = c.current.NewResponse()
 		c.response.HeadBuffer = c.shard.Buffers.Get(len(b))
-		c.interim = 0
 	}
-	in := c.response.HeadBuffer
+	in, past := c.response.HeadBuffer, 0 // past has the interim responses of in
 	c.shard.Buffers.Append(in, b, 0)
 	for {
-		n, err := http1.DecodeResponse(in.B, c.toHead, &c.response.Response, &c.head, c.shard.MessageLimits)
+		n, err := http1.DecodeResponse(in.B[past:], c.toHead, &c.response.Response, &c.head, c.shard.MessageLimits)
 		switch {
 		case err == http1.ErrIncomplete && len(more) > 0:
 			c.shard.Buffers.Append(in, more, 0)
 			more = nil
 			continue
 		case err == http1.ErrIncomplete:
+			in.B = append(in.B[:0], in.B[past:]...)
 			c.response.Charge()
 			return
 		case err == http1.ErrMessageTooLarge && !c.shard.Process.Streams:
@@ -142,18 +141,19 @@ func (c *conn) receiveHead(b []byte) {
 			c.fail(fault.Malformed)
 			return
 		}
-		if c.response.Status >= 200 {
+		switch {
+		case c.response.Status < 200:
+			c.current.Interim(&c.response.Response)
+			past += n
+		case past == 0:
 			c.onHead(n, more)
 			return
+		default: // decoded again, at the beginning of in
+			in.B = append(in.B[:0], in.B[past:]...)
+			past = 0
 		}
-		if c.interim++; c.interim > http1.MaxInterim {
-			c.fail(fault.Malformed)
-			return
-		}
-		c.current.Interim(&c.response.Response)
 		c.response.Response.Reset()
 		c.head.Reset()
-		in.B = append(in.B[:0], in.B[n:]...)
 	}
 }
 

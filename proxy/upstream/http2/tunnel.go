@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -41,6 +42,7 @@ type tunnel struct {
 	res    protocol.Response
 	text   *bytebufferpool.ByteBuffer // of its head, while that is decoded and passed on
 
+	interim   int  // interim responses that were passed on
 	responded bool // the head of a response has begun to arrive
 }
 
@@ -72,9 +74,12 @@ func (t *tunnel) onHead(end bool) {
 	}
 }
 
-// onInterim passes an interim response on.
+// onInterim passes an interim response on, unless there were many.
 func (t *tunnel) onInterim() {
-	t.to.Interim(&t.res)
+	if t.interim < http1.MaxInterim {
+		t.interim++
+		t.to.Interim(&t.res)
+	}
 	t.releaseHead(t.call.c.shard)
 }
 
