@@ -61,6 +61,13 @@ func (a *linkResponder) QueueResponses(n int) {
 	}
 }
 
+// GoAway takes no requests above last.
+func (a *linkResponder) GoAway(last uint64) {
+	a.w.GoAway(last, link.Draining)
+	a.m.Nodes[1].Loop.Do(func() { a.Conn.Write(a.w.Append(nil, 1<<20)) })
+	a.m.W.Run(10 * time.Millisecond)
+}
+
 // Send sends n bytes, in equal parts of all responses.
 func (a *linkResponder) Send(n int) {
 	out := a.w.Append(nil, 1<<20) // the heads

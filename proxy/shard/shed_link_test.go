@@ -79,6 +79,33 @@ func TestShedResponsesOfCancelledRequests(t *testing.T) {
 	}
 }
 
+// So are those on a link that drains. It counts as a connection until it closes.
+func TestShedResponsesOfDrainingLink(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	a := m.LinkResponder()
+	var clients []*proxytest.Client
+	for range 8 {
+		clients = append(clients, m.Do(m.Post(10)))
+	}
+	m.RunUntil("a link", func() bool { return a.Conn != nil })
+	m.W.Run(10 * time.Millisecond)
+	a.GoAway(8)
+	if n := m.Consumer.Report().Services[0].Endpoints[0].Connections; n != 1 {
+		t.Errorf("%d connections count, want one", n)
+	}
+	a.QueueResponses(8)
+	a.Send(4 << 20)
+	for _, c := range clients {
+		m.W.Faults.Reset(c.Conn)
+	}
+	m.W.Run(10 * time.Millisecond)
+	a.Send(3 << 20)
+	m.Consumer.CheckBelowHardMark()
+	if a.Ended {
+		t.Error("the link is closed")
+	}
+}
+
 // Of the clients whose responses arrive over one link, one at a time is closed: its memory
 // is released at once.
 func TestShedOneClientOfLink(t *testing.T) {

@@ -51,6 +51,7 @@ type localReply struct {
 func (c *client) ServiceKey() string { return c.up.service.Shared.Key }
 
 func dialDubbo(u *upstream) *client {
+	u.open++
 	c := &client{up: u, shard: u.service.Shard, calls: newTable()}
 	c.reader.Buffers = &c.shard.Buffers
 	c.out.Do = c.flush
@@ -206,6 +207,7 @@ func (c *client) close(f *fault.Failure) {
 		return
 	}
 	c.state.become(closed)
+	c.up.open--
 	c.detach()
 	c.reader.Close()
 	c.recount()

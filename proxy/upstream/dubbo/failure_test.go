@@ -343,3 +343,24 @@ func TestRandomFaults(t *testing.T) {
 		})
 	}
 }
+
+// TestConnectionThatProviderLeaves checks that a connection whose provider is leaving counts until it closes.
+func TestConnectionThatProviderLeaves(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	m.Slow(100 * time.Millisecond)
+	a := m.Apps[0]
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return a.Busy == 1 })
+	a.Loop.Do(func() { a.Conns[0].Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
+	m.W.Run(10 * time.Millisecond)
+	connections := func() int { return m.Consumer.Report().Services[0].Endpoints[0].Connections }
+	if n := connections(); n != 1 || a.Busy != 1 {
+		t.Errorf("%d connections count with %d calls, want one", n, a.Busy)
+	}
+	c.CheckResult(id, dubbo.StatusOK, "")
+	m.RunUntil("the end of the connection", func() bool { return !a.Conns[0].Open })
+	if n := connections(); n != 0 {
+		t.Errorf("%d connections count after the end", n)
+	}
+}

@@ -15,6 +15,7 @@ type upstream struct {
 	serialization byte        // of converted calls and of heartbeats
 	scratch       *dubbo.Call // of the loop, for the conversion of a request
 	cur           *client     // takes new attempts; nil before the first one and after a loss
+	open          int         // connections: cur, and those that the provider leaves
 	leaving       bool        // the provider has sent a read-only event, and responded to no heartbeat since
 	gone          bool        // the endpoint has left the service
 
@@ -47,11 +48,6 @@ func (u *upstream) Retire() {
 	}
 }
 
-func (u *upstream) Connections() int {
-	if u.cur == nil {
-		return 0
-	}
-	return 1
-}
+func (u *upstream) Connections() int { return u.open }
 
 func (u *upstream) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }

@@ -223,7 +223,7 @@ func (c *conn) OnUntrusted() {
 func (c *conn) drain() {
 	if c.state == open {
 		c.state.become(draining)
-		c.pool.remove(c)
+		c.pool.drain(c)
 	}
 	c.finishDrain()
 }

@@ -137,7 +137,7 @@ func (e events) OnGoAway(last uint32, code http2.Code) {
 	}
 	if e.state == open {
 		e.state.become(draining)
-		e.pool.remove(e.conn)
+		e.pool.drain(e.conn)
 		e.finishDrain()
 		if e.begun == 0 {
 			e.pool.onGone()

@@ -27,6 +27,7 @@ type pool struct {
 	free     *freeCalls
 	name     string  // that the endpoint must prove to each connection; "" without TLS
 	conns    []*conn // those that are open, and neither draining nor closed, oldest first
+	draining []*conn // those that drain
 	open     int     // connections, those being dialled and those that drain included
 	dials    dials
 	retired  bool // the endpoint has left the service
@@ -198,10 +199,18 @@ func (p *pool) onRoom(c *conn) {
 	}
 }
 
-// remove takes c out of those that get requests.
+// drain takes c out of those that get requests.
+func (p *pool) drain(c *conn) {
+	p.remove(c)
+	p.draining = append(p.draining, c)
+}
+
+// remove takes out c, which closes.
 func (p *pool) remove(c *conn) {
-	if i := slices.Index(p.conns, c); i >= 0 {
-		p.conns = slices.Delete(p.conns, i, i+1)
+	for _, list := range []*[]*conn{&p.conns, &p.draining} {
+		if i := slices.Index(*list, c); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
+		}
 	}
 }
 
@@ -238,9 +247,11 @@ func (p *pool) sweep() {
 
 // Largest implements race.Upstream.
 func (p *pool) Largest() (held, each int, h shard.Holder) {
-	for _, c := range p.conns {
-		if n := c.memory(); n > held {
-			held, each, h = n, n/max(1, len(c.calls)), c
+	for _, list := range [][]*conn{p.conns, p.draining} {
+		for _, c := range list {
+			if n := c.memory(); n > held {
+				held, each, h = n, n/max(1, len(c.calls)), c
+			}
 		}
 	}
 	return held, each, h

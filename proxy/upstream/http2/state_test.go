@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/statetest"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // TestWithdrawnForgets: what is known of calls that lingered until their deadline does not add up, if
@@ -30,4 +31,24 @@ func TestTransitions(t *testing.T) {
 		draining: {closed},
 		closed:   {},
 	})
+}
+
+// TestLargest: a connection counts among those that hold memory until it closes, also while it drains.
+func TestLargest(t *testing.T) {
+	p, c := &pool{}, &conn{calls: []*call{{response: &race.Response{Held: 100}}}}
+	p.conns = append(p.conns, c)
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"open", func() {}, 100},
+		{"draining", func() { p.drain(c) }, 100},
+		{"closed", func() { p.remove(c) }, 0},
+	} {
+		step.do()
+		if held, _, h := p.Largest(); held != step.want || (h != nil) != (held > 0) {
+			t.Errorf("%s: %d bytes, holder %v", step.name, held, h)
+		}
+	}
 }

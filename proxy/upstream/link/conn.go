@@ -37,6 +37,7 @@ func (c *client) ServiceKey() string { return c.up.service.Shared.Key }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u}
+	u.all = append(u.all, c)
 	c.calls.init(c)
 	settings := linkconn.Settings(u.service.Shard.Process)
 	limits := linkconn.Limits(u.service.Shard, c.calls.unasked) // other responses are no new work
@@ -161,7 +162,7 @@ func (c *client) close(f *fault.Failure) {
 		return
 	}
 	opened := c.State() != linkconn.Opening
-	c.detach()
+	c.up.remove(c)
 	c.Shard.Loop.Stop(&c.handshake)
 	left := c.calls.unsend(opened)
 	c.Stop()

@@ -1,6 +1,8 @@
 package link
 
 import (
+	"slices"
+
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -10,8 +12,9 @@ import (
 type upstream struct {
 	service  *service.Service
 	endpoint *service.Endpoint
-	cur      *client // takes new attempts; nil before the first one and after a loss
-	gone     bool    // the endpoint has left the service
+	cur      *client   // takes new attempts; nil before the first one and after a loss
+	all      []*client // cur, and those that drain
+	gone     bool      // the endpoint has left the service
 }
 
 // NewConnector returns the Connector of links on a loop.
@@ -36,18 +39,19 @@ func (u *upstream) Retire() {
 	}
 }
 
-func (u *upstream) Connections() int {
-	if u.cur == nil {
-		return 0
-	}
-	return 1
-}
+func (u *upstream) Connections() int { return len(u.all) }
 
 func (u *upstream) Largest() (held, each int, h shard.Holder) {
-	c := u.cur
-	if c == nil {
-		return 0, 0, nil
+	for _, c := range u.all {
+		if n := c.Account.Messages() + c.Outbound.Counted(); n >= held {
+			held, each, h = n, n/max(1, c.InFlight()), c
+		}
 	}
-	held = c.Account.Messages() + c.Outbound.Counted()
-	return held, held / max(1, c.InFlight()), c
+	return held, each, h
+}
+
+// remove takes out c, which closes.
+func (u *upstream) remove(c *client) {
+	c.detach()
+	u.all = slices.DeleteFunc(u.all, func(o *client) bool { return o == c })
 }
