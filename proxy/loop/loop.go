@@ -10,9 +10,9 @@ import "time"
 // on real sockets and proxy/sim on virtual time. The tests of proxy/conformance
 // check that both keep the rules written here.
 //
-// A turn is one round of the driver. First it delivers the ready events and due
-// timers one after another, then it runs the deferred flushes, then it calls the
-// OnClose callbacks of connections that ended meanwhile. Callbacks never nest: no
+// A turn is one round of the driver. First it delivers the ready events, due timers
+// and posted functions one after another, then it runs the deferred flushes, then it
+// calls the OnClose callbacks of connections that ended meanwhile. Callbacks never nest: no
 // method of Loop or Conn calls back into the core before it returns.
 type Loop interface {
 	// Now returns the monotonic time since a start that the driver chose, the
@@ -31,9 +31,8 @@ type Loop interface {
 	// leaves in one write. A Flush that is already queued is not queued again.
 	Defer(f *Flush)
 
-	// Dial connects to addr ("host:port", the host an IP address) and never
-	// blocks. It ends with r.OnOpen, or with r.OnClose alone if it failed or took
-	// longer than timeout. The error is ErrDialQueue if the dial was not tried.
+	// Dial connects to addr ("ip:port" or a Unix socket) and never blocks. It ends with
+	// r.OnOpen, or with r.OnClose alone if it failed or took longer than timeout. The error is ErrDialQueue if the dial was not tried.
 	Dial(addr string, timeout time.Duration, r Receiver)
 
 	// Post runs f on the loop, soon. It is the only method that other goroutines may call.

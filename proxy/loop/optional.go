@@ -10,7 +10,7 @@ package loop
 //	Negotiated  those of HTTP/2                             the endpoint may select any protocol
 //	Verified    sessions and connections to endpoints,      the connection closes at once
 //	            both but for Dubbo
-//	Movable     HTTP/1.1 sessions                        the connection stays on its loop
+//	Movable     sessions of HTTP/1.1                        the connection stays on its loop
 //	Peeker      loops of proxy/reactor                      who wants to read waits for a turn
 
 // HalfCloser is a Receiver that may send more to a peer that sends nothing more.

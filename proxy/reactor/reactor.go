@@ -48,8 +48,8 @@ type Options struct {
 	WriteStall time.Duration
 
 	// DialTLS returns the function that provides the TLS configuration for a handshake with the
-	// endpoint at addr ("ip:port") of the service with a key, or nil for plain text. The key of a stream
-	// that is no loop.Destined is "", and so is the name of one that is no loop.Named. DialTLS is called
+	// endpoint at addr ("ip:port") of the service with a key, or nil for plain text. The key of a receiver
+	// that is no loop.Destined is "", and so is the name of a receiver that is no loop.Named. DialTLS is called
 	// on the loops and by SocketDialer. nil means plain text for all services.
 	DialTLS func(key, addr, name string) func() *tls.Config
 
@@ -222,7 +222,7 @@ func (r *Reactor) Stats() stats.DriverStats {
 	return s
 }
 
-// Stop closes all listeners and connections at once and calls OnClose of their streams. It
+// Stop closes all listeners and connections at once and calls OnClose of their receivers. It
 // returns when every goroutine of the reactor has ended, or with the error of ctx if a callback
 // blocks a loop. A second call returns ErrStopped. It must not be called on a loop.
 func (r *Reactor) Stop(ctx context.Context) error {

@@ -1,7 +1,6 @@
 // Package stream carries streams: bytes that are passed on while they arrive, without waiting
 // for a complete message. A stream runs on two goroutines with the standard library. Their
-// blocking reads and writes give backpressure from end to end and half-close, which the
-// reactor's engine lacks.
+// blocking reads and writes give backpressure from end to end, which the reactor lacks.
 //
 // The files:
 //

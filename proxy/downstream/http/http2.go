@@ -37,7 +37,7 @@ func (s switching) become(b []byte) {
 	s.host.Buffers.Release(&in)
 }
 
-// hand makes an HTTP/2 session the stream of the connection.
+// hand makes an HTTP/2 session the receiver of the connection.
 func (s switching) hand(c loop.Conn) loop.Receiver {
 	next := s.host.HTTP2(s.origin.Listener)
 	c.SetReceiver(next)

@@ -42,7 +42,7 @@ func SendParts(fd int, parts [][]byte, most int) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// maxParts is enough for a head and five frames of a link.
+// maxParts is enough for the eight frames that a link writes at most: each is a header and a part of a body.
 const maxParts = 16
 
 // Receive reads from a socket without waiting, as Send writes. 0 bytes without an error are the end

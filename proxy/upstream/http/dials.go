@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
-// maxDials is the highest number of dials to one endpoint at a time. The driver has about as
-// many under way over all endpoints. A further dial would wait there for its own connection,
-// although others become free.
+// maxDials is the highest number of dials to one endpoint at a time. The reactor has as many under way to one address
+// if they have a handshake of TLS or go to a Unix socket. A further dial would wait there for its own connection, although
+// others become free.
 const maxDials = 128
 
 // A pool waits for minBackoff after the driver has refused a dial for want of room. Each
