@@ -5,9 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,16 +36,24 @@ func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 	return s
 }
 
-// handshake makes one handshake and returns its error on either side. The server
-// writes a byte, because a TLS 1.3 client finishes before it is verified.
-func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+// connected returns both ends of a connection.
+func connected(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	ln := must.Listen(t)
-	b := must.Dial(t, "tcp", ln.Addr().String())
+	b = must.Dial(t, "tcp", ln.Addr().String())
 	a, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { a.Close() })
+	return a, b
+}
+
+// handshake makes one handshake and returns its error on either side. The server
+// writes a byte, because a TLS 1.3 client finishes before it is verified.
+func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+	t.Helper()
+	a, b := connected(t)
 	end := time.Now().Add(timeout)
 	_ = a.SetDeadline(end)
 	_ = b.SetDeadline(end)
@@ -240,7 +251,14 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{Options{Cert: dir.Cert}, "together"},
 		{Options{Cert: dir.Cert, Key: "/none"}, "/none"},
+		{Options{Key: dir.Key}, "together"},
 		{Options{Cert: dir.Cert, Key: other}, "private key does not match"},
+		{Options{Cert: dir.Cert, Key: other}, dir.Cert + " and " + other},
+		{Options{Cert: dir.Cert, Key: other, HTTP: &HTTP{More: []KeyPair{{dir.Cert, dir.Key}}}}, "private key does not match"},
+		{Options{Cert: dir.Cert, Key: dir.Key, HTTP: &HTTP{More: []KeyPair{{dir.Cert, other}}}}, dir.Cert + " and " + other},
+		{Options{Cert: dir.Cert, Key: dir.Key, HTTP: &HTTP{More: []KeyPair{{dir.Cert, "/none"}}}}, "/none"},
+		{Options{Cert: dir.Cert, Key: dir.Key, HTTP: &HTTP{More: []KeyPair{{"/none", dir.Key}}}}, "/none"},
+		{Options{CA: string(ca.PEM)}, "expected the path of a file, got its content"},
 		{Options{Cert: dir.Cert, Key: dir.Key, CA: dir.Key}, "no certificate"},
 		{Options{CA: dir.CA, Peers: []string{"*"}}, "peers"},
 	} {
@@ -250,6 +268,97 @@ func TestOpenErrors(t *testing.T) {
 		}
 		if err == nil {
 			s.Close()
+		}
+	}
+}
+
+// TestFileSize: a file of a certificate may have so many bytes, and no more.
+func TestFileSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.pem")
+	for size, want := range map[int]string{maxFile: "", maxFile + 1: "larger than 1 MiB"} {
+		must.WriteFile(t, path, make([]byte, size))
+		b, err := readFile(path, maxFile)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && len(b) != size {
+			t.Errorf("%d bytes: read %d, %v, want %q", size, len(b), err, want)
+		}
+	}
+}
+
+// TestOnTrust: OnTrust is called if other peers are accepted, and not for a new certificate of the identity.
+func TestOnTrust(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a"}}))
+	var told atomic.Int32
+	s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, Peers: []string{"a"}, Interval: time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), OnTrust: func() { told.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	d.Write(d.CA, testcerts.New(t).PEM)
+	await(t, "the call", func() bool { return told.Load() == 1 })
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a"}}))
+	await(t, "the certificate", func() bool { return s.Stats().Loads == 3 })
+	s.Close()
+	if n := told.Load(); n != 1 {
+		t.Errorf("called %d times", n)
+	}
+	select {
+	case <-s.done:
+	default:
+		t.Error("the files are still watched after Close")
+	}
+}
+
+// TestLogs: each change of the files is logged once, and an expired certificate is.
+func TestLogs(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{}))
+	var log text
+	s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if log.String() != "" {
+		t.Errorf("at the start: %s", log.String())
+	}
+	_, key := ca.Issue(testcerts.Leaf{})
+	d.Write(d.Key, key)
+	await(t, "the wrong key", func() bool { return s.Stats().Failures == 1 })
+	cert, key := ca.Issue(testcerts.Leaf{Expired: true})
+	if err := os.Remove(d.Key); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the removed key", func() bool { return s.Stats().Failures == 2 })
+	d.Write(d.Cert, cert) // nobody reads it without a key
+	d.Write(d.Key, key)
+	await(t, "the expired certificate", func() bool { return s.Stats().Loads == 2 })
+	s.Close()
+	// A file may have been read while another was written.
+	for line, want := range map[string]int{"code=tls_reload": int(s.Stats().Failures), "TLS files reloaded": 1, "code=" + CodeExpired: 1} {
+		if got := strings.Count(log.String(), line); got != want {
+			t.Errorf("%d lines with %q, want %d: %s", got, line, want, log.String())
+		}
+	}
+}
+
+// TestStats: of several certificates the one that ends first counts, wherever it is.
+func TestStats(t *testing.T) {
+	ca := testcerts.New(t)
+	long, short := testcerts.NewDir(t, ca, nil, nil), testcerts.NewDir(t, ca, nil, nil)
+	long.Rotate(ca.Issue(testcerts.Leaf{Lasts: 30 * time.Minute}))
+	short.Rotate(ca.Issue(testcerts.Leaf{Lasts: 10 * time.Minute}))
+	for first, second := range map[testcerts.Dir]testcerts.Dir{long: short, short: long} {
+		s := openHTTP(t, first, HTTP{More: []KeyPair{{second.Cert, second.Key}}})
+		all, err := parse(short.Cert, must.ReadFile(t, short.Cert))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, leaf := s.Stats(), all[0]; !st.Begins.Equal(leaf.NotBefore) || !st.Expires.Equal(leaf.NotAfter) || !st.Outdates.IsZero() {
+			t.Errorf("%+v, want from %s to %s", st, leaf.NotBefore, leaf.NotAfter)
 		}
 	}
 }

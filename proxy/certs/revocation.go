@@ -48,8 +48,8 @@ var errNoList = errors.New("contains no revocation list")
 // splitLists returns the DER of each list of a file.
 func splitLists(file []byte) (lists [][]byte, err error) {
 	block, rest := pem.Decode(file)
-	if block == nil {
-		for rest = file; len(rest) > 0; {
+	if block == nil { // rest is the whole file
+		for len(rest) > 0 {
 			var list asn1.RawValue
 			if rest, err = asn1.Unmarshal(rest, &list); err != nil {
 				return nil, errNoList
@@ -87,10 +87,16 @@ func (r *revocations) add(der []byte, authorities []*x509.Certificate) error {
 	for i := range list.RevokedCertificateEntries {
 		of[string(list.RevokedCertificateEntries[i].SerialNumber.Bytes())] = struct{}{}
 	}
-	if next := list.NextUpdate; !next.IsZero() && (r.outdate.IsZero() || next.Before(r.outdate)) {
-		r.outdate = next
-	}
+	r.outdate = earliest(r.outdate, list.NextUpdate)
 	return nil
+}
+
+// earliest returns the earlier of two times. The zero time means none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // checkSigner wants a list that the authority of its name has signed.

@@ -124,12 +124,15 @@ func TestListRefused(t *testing.T) {
 		{"text", []byte("no list\n"), "contains no revocation list"},
 		{"empty", []byte{}, "contains no revocation list"},
 		{"certificates", ca.PEM, "contains no revocation list"},
+		{"more than a list", slices.Concat(list, []byte{0}), "contains no revocation list"},
 		{"half a list", list[:len(list)/2], "contains no revocation list"},
 		{"no list in PEM", testcerts.ListPEM([]byte("x")), "list 1: x509: malformed crl"},
 		{"a forged list", forged, "ECDSA verification failure"},
 		{"another authority's", testcerts.ListPEM(list, other.List(nil)), "list 2: "},
 		{"a delta", ca.List(extension(asn1.ObjectIdentifier{2, 5, 29, 27}, []byte{2, 1, 1})), "critical extension that is not supported: 2.5.29.27"},
 		{"an indirect one", ca.List(extension(oidDistributionPoint, []byte{0x30, 3, 0x84, 1, 0xff})), "not supported: 2.5.29.28"},
+		{"a point that is no structure", ca.List(extension(oidDistributionPoint, []byte{1})), "not supported: 2.5.29.28"},
+		{"a point with more behind it", ca.List(extension(oidDistributionPoint, []byte{0x30, 0, 0})), "not supported: 2.5.29.28"},
 		{"an entry of another issuer", ca.List(entry, cert), "entry 1 has a critical extension"},
 		{"too large", make([]byte, maxLists+1), "larger than 4 MiB"},
 	} {
@@ -147,6 +150,84 @@ func TestListRefused(t *testing.T) {
 				t.Errorf("faults %v, want %q", faults, c.want)
 			}
 		})
+	}
+}
+
+// TestSigner: a list counts if one of the authorities of its name has signed it, and may sign lists.
+func TestSigner(t *testing.T) {
+	ca, former := testcerts.New(t), testcerts.New(t)
+	list, err := x509.ParseRevocationList(ca.List(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := func(of *testcerts.CA, change func(*x509.Certificate)) *x509.Certificate {
+		t.Helper()
+		all, err := parse("ca", of.PEM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change != nil {
+			change(all[0])
+		}
+		return all[0]
+	}
+	signer := authority(ca, nil)
+	another := authority(ca, func(c *x509.Certificate) { c.RawSubject = []byte("another") })
+	for _, c := range []struct {
+		name string
+		ca   []*x509.Certificate
+		want string // empty if the list counts
+	}{
+		{"its signer", []*x509.Certificate{signer}, ""},
+		{"behind one of another name", []*x509.Certificate{another, signer}, ""},
+		{"behind a former key", []*x509.Certificate{authority(former, nil), signer}, ""},
+		{"with any key usage", []*x509.Certificate{authority(ca, func(c *x509.Certificate) { c.KeyUsage = 0 })}, ""},
+		{"no lists", []*x509.Certificate{authority(ca, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCertSign })}, "its key usage lacks cRLSign"},
+		{"another name", []*x509.Certificate{another}, "not in ca"},
+		{"a former key", []*x509.Certificate{authority(former, nil)}, "verification failure"},
+		{"none", nil, "not in ca"},
+	} {
+		err := checkSigner(list, c.ca)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestEarliest: of several lists, that which is outdated first counts. A list need not say when it is.
+func TestEarliest(t *testing.T) {
+	var never time.Time
+	soon := time.Now()
+	late := soon.Add(time.Hour)
+	for _, c := range []struct{ a, b, want time.Time }{
+		{never, never, never}, {never, late, late}, {late, never, late}, {soon, late, soon}, {late, soon, soon},
+	} {
+		if got := earliest(c.a, c.b); got != c.want {
+			t.Errorf("of %s and %s: %s", c.a, c.b, got)
+		}
+	}
+}
+
+// TestOutdated: an outdated list is logged when the files are opened, too. A list that is not outdated is not logged.
+func TestOutdated(t *testing.T) {
+	ca := testcerts.New(t)
+	cert, key := issue(ca)
+	d := testcerts.NewDir(t, ca, cert, key)
+	for _, c := range []struct {
+		due  time.Duration
+		want int // lines
+	}{{-time.Minute, 1}, {time.Minute, 0}} {
+		d.Write(d.CRL, ca.List(func(l *x509.RevocationList) { l.NextUpdate = time.Now().Add(c.due) }))
+		var log text
+		s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, CRL: d.CRL, Peers: []string{meshName}, Interval: time.Hour,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if n := strings.Count(log.String(), "tls_crl_outdated"); n != c.want {
+			t.Errorf("due in %s: %d lines: %s", c.due, n, log.String())
+		}
 	}
 }
 
