@@ -188,6 +188,10 @@ func TestGroupVersionAttachments(t *testing.T) {
 			t.Errorf("got %s, %v", text, err)
 		}
 	}
+	var most Call
+	if err := most.Parse(form("interface=a.B&method=m", header("dubbo-attachments", strings.Repeat("a=b,", maxAttachments)))); err != nil {
+		t.Errorf("%d attachments: %v", maxAttachments, err)
+	}
 	for _, list := range []string{"a", "=b", "a=%", "path=x", "p%61th=x", "group=g", "version=1", "a=%ff", "%ff=a", strings.Repeat("a=b,", 64) + "a=b"} {
 		var c Call
 		if err := c.Parse(form("interface=a.B&method=m", header("dubbo-attachments", list))); err != ErrBadAttachment {

@@ -183,6 +183,7 @@ func TestStatuses(t *testing.T) {
 	for http, want := range map[int]Status{
 		200: StatusOK, 204: StatusOK, 400: StatusBadRequest, 413: StatusBadRequest, 404: StatusServiceNotFound,
 		408: StatusServerTimeout, 504: StatusServerTimeout, 429: StatusPoolExhausted, 503: StatusPoolExhausted,
+		199: StatusServerError, 299: StatusOK, 300: StatusServerError, 399: StatusServerError, 499: StatusBadRequest,
 		301: StatusServerError, 500: StatusServerError, 502: StatusServerError, 508: StatusServerError,
 	} {
 		if got := StatusOf(http); got != want {

@@ -153,3 +153,15 @@ func TestCallTimeLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestDurationOfMillis: what does not fit a Duration is no timeout.
+func TestDurationOfMillis(t *testing.T) {
+	const most = (1<<63 - 1) / int64(time.Millisecond)
+	for n, want := range map[int64]time.Duration{
+		-1: 0, 0: 0, 1: time.Millisecond, most: time.Duration(most) * time.Millisecond, most + 1: 0, 1<<63 - 1: 0,
+	} {
+		if got := durationOfMillis(n); got != want {
+			t.Errorf("%d: %v, want %v", n, got, want)
+		}
+	}
+}
