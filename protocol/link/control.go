@@ -54,8 +54,8 @@ func parseLoad(b []byte) (l Load, err error) {
 }
 
 func parseCredit(b []byte) (uint32, error) {
-	v, n := parseVarint(b)
-	if n <= 0 || v == 0 || v > 1<<32-1 {
+	v, _ := parseVarint(b) // 0 if b has none
+	if v == 0 || v > 1<<32-1 {
 		return 0, ErrPayload
 	}
 	return uint32(v), nil

@@ -113,7 +113,7 @@ func parseVarint(b []byte) (v uint64, n int) {
 		return uint64(b[0]&0x7f) | uint64(b[1])<<7, 2
 	}
 	v, n = binary.Uvarint(b)
-	if n > 1 && b[n-1] == 0 {
+	if n >= 2 && b[n-1] == 0 {
 		return 0, -1 // not the shortest form
 	}
 	return v, n

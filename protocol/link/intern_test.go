@@ -64,6 +64,25 @@ func TestSecretsAreNeverInterned(t *testing.T) {
 	}
 }
 
+// TestDefineLimits: a peer may define so many texts, and so many bytes of them.
+func TestDefineLimits(t *testing.T) {
+	define := func(at, size int) []byte {
+		return append(appendHeader(nil, uint8(frameDefine), uint64(at), size), bytes.Repeat([]byte{'d'}, size)...)
+	}
+	for _, c := range []struct {
+		name        string
+		texts, size int
+	}{{"texts", tableEntries, 1}, {"bytes", 2, tableBytes / 2}} {
+		_, a := newLink(t, Settings{}, ReaderLimits{})
+		for i := range c.texts {
+			feed(t, a, define(i, c.size))
+		}
+		if err := a.r.Feed(define(c.texts, 1)); err != ErrDefine {
+			t.Errorf("too many %s: %v", c.name, err)
+		}
+	}
+}
+
 // Names and values that don't repeat are not defined.
 func TestInternUniqueText(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})

@@ -241,6 +241,7 @@ func TestMalformedInput(t *testing.T) {
 		"ABORT ends a message":  {append(frame(1|more, 1, 20, 11, 0, 0, 0, 0, 0, 2, 'G'), frame(3|more, 1, 2, '/', 0, 0, 1, 2, 3, 4, 5, 6, 7, 8)...), ErrPayload},
 		"credit 0":              {frame(4, 0, 0), ErrPayload},
 		"credit too large":      {frame(4, 0, 0xff, 0xff, 0xff, 0xff, 0x7f), ErrPayload},
+		"credit of 2^32":        {frame(4, 0, 0x80, 0x80, 0x80, 0x80, 0x10), ErrPayload},
 		"no credit":             {frame(4, 0), ErrPayload},
 		"no goaway reason":      {frame(10, 0), ErrPayload},
 		"short load":            {frame(12, 0, 1, 2, 3), ErrPayload},

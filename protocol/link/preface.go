@@ -96,7 +96,7 @@ func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settin
 
 func common(own, theirs versions) uint8 {
 	v := min(own.max, theirs.max)
-	if v < own.min || v < theirs.min || theirs.min > theirs.max {
+	if v < own.min || v < theirs.min {
 		return 0
 	}
 	return v
@@ -108,8 +108,7 @@ func parseSettings(b []byte) (s Settings, err error) {
 		return s, ErrSettings
 	}
 	const max32 = 1<<32 - 1
-	if fields[0] < MinFrame || fields[1] < fields[0] || fields[2] == 0 ||
-		fields[0] > max32 || fields[1] > max32 || fields[2] > max32 {
+	if fields[0] < MinFrame || fields[1] < fields[0] || fields[1] > max32 || fields[2] == 0 || fields[2] > max32 {
 		return s, ErrSettings
 	}
 	s = Settings{uint32(fields[0]), uint32(fields[1]), uint32(fields[2]), fields[3]}

@@ -1,6 +1,9 @@
 package link
 
-import "testing"
+import (
+	"encoding/binary"
+	"testing"
+)
 
 func TestVersionChoice(t *testing.T) {
 	for _, c := range []struct {
@@ -97,4 +100,37 @@ func TestUnknownSettings(t *testing.T) {
 			t.Errorf("version %d, %+v, %q", h.version, h.peer, h.events)
 		}
 	})
+}
+
+// TestSettingLimits: which numbers a peer may announce.
+func TestSettingLimits(t *testing.T) {
+	const most = 1<<32 - 1
+	for _, c := range []struct {
+		name   string
+		fields [4]uint64
+		want   Settings // nothing if they are refused
+	}{
+		{"least", [4]uint64{MinFrame, MinFrame, 1, 0}, Settings{MinFrame, MinFrame, 1, 0}},
+		{"most", [4]uint64{most, most, most, 1<<64 - 1}, Settings{MaxFrame, MaxWindow, most, 1<<64 - 1}},
+		{"frames of 4 GiB", [4]uint64{most + 1, most + 1, 1, 0}, Settings{}},
+		{"a window of 4 GiB", [4]uint64{MinFrame, most + 1, 1, 0}, Settings{}},
+		{"too many streams", [4]uint64{MinFrame, MinFrame, most + 1, 0}, Settings{}},
+		{"window below frames", [4]uint64{MinFrame + 1, MinFrame, 1, 0}, Settings{}},
+	} {
+		var b []byte
+		for _, v := range c.fields {
+			b = binary.AppendUvarint(b, v)
+		}
+		got, err := parseSettings(b)
+		if refused := c.want == (Settings{}); refused != (err == ErrSettings) || !refused && got != c.want {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
+		}
+	}
+	longest := appendPreface(nil, Dialer, versions{1, 1}, Settings{}.withDefaults())
+	longest = append(longest, make([]byte, prefaceHeader+0x7f-len(longest))...)
+	longest[prefaceHeader-1] = 0x7f
+	h := newRecorder()
+	if err := readerOf(Acceptor, Settings{}, ReaderLimits{}, h).Feed(longest); err != nil || len(h.events) != 1 {
+		t.Errorf("settings of 127 bytes: %v, %q", err, h.events)
+	}
 }

@@ -1,0 +1,322 @@
+package link
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestControlsReady: each control frame makes a Writer ready, and leaves. Credit alone does not, until there is enough of it.
+func TestControlsReady(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		call func(*Writer)
+		want []string
+	}{
+		{"ping", func(w *Writer) { w.Ping(0) }, []string{"ping 0"}},
+		{"pong", func(w *Writer) { w.Pong(0) }, []string{"pong 0"}},
+		{"load", func(w *Writer) { w.Load(Load{SinceResponse: -1}) }, []string{"load pending=0 queued=0 latency=0s since=-1ns"}},
+		{"refused", func(w *Writer) { w.Refused(1, NoSlot) }, []string{"refused 1 no_slot"}},
+		{"least credit beside a ping", func(w *Writer) { w.Credit(1); w.Ping(0) }, []string{"credit 1", "ping 0"}},
+		{"credit twice", func(w *Writer) { w.Credit(1 << 14); w.Credit(1 << 14) }, []string{"credit 32768"}},
+		{"most credit", func(w *Writer) { w.Credit(1<<32 - 1) }, []string{"credit 4294967295"}},
+	} {
+		d, a := newLink(t, Settings{}, ReaderLimits{})
+		if a.w.Ready() {
+			t.Fatal("ready for nothing")
+		}
+		c.call(a.w)
+		if !a.w.Ready() {
+			t.Errorf("%s: not ready", c.name)
+		}
+		feed(t, d, a.w.Append(nil, 0))
+		if !slices.Equal(d.h.events, c.want) || a.w.Ready() {
+			t.Errorf("%s: %q, and then ready %t; want %q", c.name, d.h.events, a.w.Ready(), c.want)
+		}
+	}
+}
+
+// TestControlsClosed: after Close no control frame waits, and none is taken.
+func TestControlsClosed(t *testing.T) {
+	_, a := newLink(t, Settings{}, ReaderLimits{})
+	a.w.CancelAck(1, CancelDropped)
+	a.w.Close()
+	a.w.CancelAck(2, CancelDropped)
+	if n := a.w.Control(); n != 0 || a.w.Ready() {
+		t.Errorf("%d bytes wait", n)
+	}
+}
+
+// TestLoadLimits: numbers that do not fit are the largest that do.
+func TestLoadLimits(t *testing.T) {
+	const most, longest = 1<<32 - 1, (1<<63 - 1) / 1000 * 1000
+	for _, c := range []struct {
+		sent [4]uint64
+		want Load
+	}{
+		{[4]uint64{most, most, maxMicros, maxMicros + 1}, Load{most, most, longest, longest}},
+		{[4]uint64{most + 1, most + 1, maxMicros + 1, maxMicros + 2}, Load{most, most, longest, longest}},
+		{[4]uint64{1<<64 - 1, 1<<64 - 1, 1<<64 - 1, 1<<64 - 1}, Load{most, most, longest, longest}},
+		{[4]uint64{0, 0, 0, 1}, Load{SinceResponse: 0}},
+		{[4]uint64{1, 2, 3, 2}, Load{1, 2, 3 * time.Microsecond, time.Microsecond}},
+	} {
+		var b []byte
+		for _, v := range c.sent {
+			b = binary.AppendUvarint(b, v)
+		}
+		if got, err := parseLoad(b); err != nil || got != c.want {
+			t.Errorf("%v: %+v, %v, want %+v", c.sent, got, err, c.want)
+		}
+	}
+}
+
+// TestKeptMemory: memory up to a bound is kept for the next messages, and none above.
+func TestKeptMemory(t *testing.T) {
+	buf := func(n int) []byte { return make([]byte, 0, n) }
+	for _, c := range []struct {
+		name string
+		most int
+		kept func(n int) bool // whether n bytes, or segments, are kept
+	}{
+		{"control frames", keepBuffer, func(n int) bool { return emptied(buf(n)) != nil }},
+		{"the head, trimmed", keepIdle, func(n int) bool {
+			w := NewWriter()
+			w.scratch = buf(n)
+			w.Trim()
+			return w.scratch != nil
+		}},
+		{"messages, trimmed", keepIdle, func(n int) bool {
+			q := queue{buf: buf(n)}
+			q.trim()
+			return q.buf != nil
+		}},
+		{"messages after little", keepBuffer, func(n int) bool {
+			q := queue{buf: buf(n)[:10]}
+			q.clear()
+			return q.buf != nil
+		}},
+		{"messages after much", keepInUse, func(n int) bool {
+			q := queue{buf: buf(n)[:n]}
+			q.clear()
+			return q.buf != nil
+		}},
+		{"segments", keepBuffer / 32, func(n int) bool {
+			q := queue{segs: make([]segment, 0, n)}
+			q.clear()
+			return q.segs != nil
+		}},
+	} {
+		if !c.kept(c.most) || c.kept(c.most+1) {
+			t.Errorf("%s: %d kept %t, %d kept %t", c.name, c.most, c.kept(c.most), c.most+1, c.kept(c.most+1))
+		}
+	}
+	for used, want := range map[int]bool{keepInUse/4 - 1: false, keepInUse / 4: true} {
+		q := queue{buf: buf(keepInUse)[:used]}
+		if q.clear(); (q.buf != nil) != want {
+			t.Errorf("%d of %d bytes were used: kept %t", used, keepInUse, q.buf != nil)
+		}
+	}
+}
+
+// TestCompaction: the queue drops what has left, or was dropped, once that is more than compactOver and than half of it.
+func TestCompaction(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sizes []int // of the messages; all but the last end
+		want  bool
+	}{
+		{"little", []int{compactOver / 2, compactOver / 2, 1}, false},
+		{"enough", []int{compactOver / 2, compactOver/2 + 1, 1}, true},
+		{"half", []int{5000, 5000}, false},
+		{"more than half", []int{5001, 5000}, true},
+	} {
+		for _, how := range []string{"dropped", "taken"} {
+			var q queue
+			all := 0
+			for i, n := range c.sizes {
+				q.buf = append(q.buf, make([]byte, n)...)
+				q.push(uint64(i+1), nil)
+				all += n
+			}
+			last := len(c.sizes) - 1
+			if how == "taken" {
+				q.take(nil, all-c.sizes[last], nil)
+			} else {
+				for i := range last {
+					q.kill(q.find(uint64(i + 1)))
+				}
+			}
+			if got := len(q.buf) < all; got != c.want || q.pending() != c.sizes[last] {
+				t.Errorf("%s, %s: %d of %d bytes are there, %d wait", c.name, how, len(q.buf), all, q.pending())
+			}
+		}
+	}
+}
+
+// TestFreeMessages: a bounded number of structures is kept for the next long messages.
+func TestFreeMessages(t *testing.T) {
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	for id := range uint64(2 * maxFree) {
+		d.w.Request(id+1, big(20<<10), 0, nil)
+	}
+	feed(t, a, d.w.appendMessages(nil, 1<<30)) // all are in reassembly now
+	for id := range uint64(2 * maxFree) {
+		d.w.Drop(id + 1)
+		a.r.Forget(id + 1)
+	}
+	if sent, received := len(d.w.data.free), len(a.r.assembly.free); sent != maxFree || received != maxFree {
+		t.Errorf("%d and %d are kept, want %d", sent, received, maxFree)
+	}
+	for id := range uint64(maxFree) {
+		d.w.Request(2*maxFree+id+1, big(20<<10), 0, nil)
+	}
+	feed(t, a, d.w.appendMessages(nil, 1<<30))
+	if sent, received := len(d.w.data.free), len(a.r.assembly.free); sent != 0 || received != 0 {
+		t.Errorf("%d and %d are left beside as many new messages", sent, received)
+	}
+}
+
+// TestLargestTie: of messages that hold the same memory, that with the lowest id counts as the largest, at either end.
+func TestLargestTie(t *testing.T) {
+	const many = 40
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	largest := func(want uint64) {
+		t.Helper()
+		if id, n := d.w.Largest(); id != want || n == 0 {
+			t.Errorf("to send: request %d, of %d bytes, want %d", id, n, want)
+		}
+		if id, n := a.r.Largest(); id != want || n == 0 {
+			t.Errorf("in reassembly: request %d, of %d bytes, want %d", id, n, want)
+		}
+	}
+	send := func(id uint64, header, body int) {
+		req := big(body)
+		req.Headers = headers("x", string(slices.Repeat([]byte{'v'}, header)))
+		d.w.Request(id, req, 0, nil)
+	}
+	for id := range uint64(many) {
+		send(id+1, 1000, 20<<10)
+	}
+	feed(t, a, d.w.appendMessages(nil, 1<<30)) // the whole heads
+	largest(1)
+	d.w.Drop(1)
+	a.r.Forget(1)
+	largest(2)
+	send(many+1, 2000, 30<<10)
+	feed(t, a, d.w.appendMessages(nil, 1<<30))
+	largest(many + 1)
+}
+
+// TestStarved: DATA without credit starves, and no other message does.
+func TestStarved(t *testing.T) {
+	d, _ := newLink(t, Settings{Window: 32 << 10}, ReaderLimits{})
+	d.w.Request(1, typical(1), 0, nil)
+	d.w.Request(2, big(64<<10), 0, nil)
+	if d.w.Starved() {
+		t.Error("before anything has left")
+	}
+	d.w.Append(nil, 1<<20)
+	if !d.w.Starved() {
+		t.Error("not starved without credit")
+	}
+	if d.w.Granted(1); d.w.Starved() {
+		t.Error("starved with credit")
+	}
+	d.w.Append(nil, 1<<20)
+	if !d.w.Starved() {
+		t.Error("not starved after the credit")
+	}
+	if d.w.Drop(2); d.w.Starved() {
+		t.Error("starved without DATA")
+	}
+}
+
+// TestExpireClosed: a Reader that has failed says so, and a closed one has nothing that is slow.
+func TestExpireClosed(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	d.w.Request(1, big(100<<10), 0, nil)
+	b := d.w.Append(nil, 1<<20)
+	feed(t, a, b[:len(b)/2])
+	a.r.Close()
+	for now := time.Second; now < 4*time.Second; now += time.Second {
+		if err := a.r.Expire(now, time.Second); err != nil {
+			t.Errorf("closed, at %s: %v", now, err)
+		}
+	}
+	_, failed := newLink(t, Settings{}, ReaderLimits{})
+	want := failed.r.Feed([]byte{0, 0, 0})
+	if err := failed.r.Expire(time.Second, time.Second); err == nil || err != want {
+		t.Errorf("failed: %v, want %v", err, want)
+	}
+}
+
+// TestTable: what the interning table of a Writer takes, and how much memory its texts have.
+func TestTable(t *testing.T) {
+	table := func() *interner { return NewWriter().table() }
+	for n, want := range map[int]bool{minEntry - 1: false, minEntry: true, maxEntry: true, maxEntry + 1: false} {
+		if got := table().lookup(slices.Repeat([]byte{'x'}, n), 0, kindService) != 0; got != want {
+			t.Errorf("a text of %d bytes has an entry: %t", n, got)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		t    interner
+		size int
+		k    kind
+		want bool
+	}{
+		{"last entry", interner{entries: make([]entry, tableEntries-1)}, 3, kindName, true},
+		{"one more", interner{entries: make([]entry, tableEntries)}, 3, kindName, false},
+		{"last bytes", interner{bytes: tableBytes - 10}, 10, kindName, true},
+		{"a byte more", interner{bytes: tableBytes - 10}, 11, kindName, false},
+		{"last value", interner{values: valueEntries - 1}, 3, kindValue, true},
+		{"one more value", interner{values: valueEntries}, 3, kindValue, false},
+		{"a name beside all values", interner{values: valueEntries, valueBytes: valueBytes}, 3, kindName, true},
+		{"last bytes of values", interner{valueBytes: valueBytes - 10}, 10, kindValue, true},
+		{"a byte more of values", interner{valueBytes: valueBytes - 10}, 11, kindValue, false},
+	} {
+		if got := c.t.room(c.size, c.k); got != c.want {
+			t.Errorf("%s: room %t", c.name, got)
+		}
+	}
+	for _, c := range []struct{ size, texts, held int }{
+		{ownBlock, textBlock / ownBlock, textBlock}, {ownBlock, textBlock/ownBlock + 1, 2 * textBlock}, {ownBlock + 1, 1, ownBlock + 1},
+	} {
+		var all texts
+		for range c.texts {
+			all.clone(make([]byte, c.size))
+		}
+		if all.held != c.held {
+			t.Errorf("%d texts of %d bytes: %d bytes of memory, want %d", c.texts, c.size, all.held, c.held)
+		}
+	}
+	for entries, room := range map[int]int{0: leastEntries, 7: leastEntries, 8: 16, 16: 32} {
+		all := make([]entry, 0)
+		for range entries {
+			all = append(grown(all), entry{})
+		}
+		if got := cap(grown(all)); got != room {
+			t.Errorf("beside %d entries: room for %d, want %d", entries, got, room)
+		}
+	}
+}
+
+// TestRepeats: of the texts that share a set, the latest four are remembered.
+func TestRepeats(t *testing.T) {
+	var table interner
+	hash := func(i uint64) uint64 { return i << 33 } // all in the same set
+	for i := range uint64(5) {
+		if table.repeats(hash(i + 1)) {
+			t.Errorf("text %d is known", i+1)
+		}
+	}
+	for _, i := range []uint64{5, 4, 3, 2} {
+		if !table.repeats(hash(i)) {
+			t.Errorf("text %d is forgotten", i)
+		}
+	}
+	if table.repeats(hash(1)) {
+		t.Error("the first text is still known")
+	}
+}
