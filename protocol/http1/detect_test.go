@@ -66,6 +66,10 @@ func TestDetector(t *testing.T) {
 		{strings.Repeat("x", 40) + "\r\n", NotHTTP, 42},
 		{strings.Repeat("x", 40) + " / HTTP/1.1\r\n", LikeHTTP, 48},
 		{strings.Repeat("x", 40) + "\x00", NotHTTP, 41},
+		{strings.Repeat("x", maxDetectMethod) + " / HTTP/1.1\r\n", IsHTTP, maxDetectMethod + 10},
+		{strings.Repeat("x", maxDetectMethod+1) + " / HTTP/1.1\r\n", LikeHTTP, maxDetectMethod + 9},
+		{"GET /" + strings.Repeat("x", maxDetectTarget-1) + " HTTP/1.1\r\n", IsHTTP, 4 + maxDetectTarget + 8},
+		{"GET /" + strings.Repeat("x", maxDetectTarget) + " HTTP/1.1\r\n", LikeHTTP, 4 + maxDetectTarget + 1 + 6},
 		{"GET /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\n", LikeHTTP, 4 + 9001 + 6},
 		{"GET /" + strings.Repeat("x", 20000), LikeHTTP, 4 + 2*maxDetectTarget},
 	} {

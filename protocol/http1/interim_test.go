@@ -21,6 +21,7 @@ func TestAppendInterim(t *testing.T) {
 			"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"},
 		{protocol.Response{Status: 103, Headers: header("Connection", "close")}, "HTTP/1.1 103 Early Hints\r\n\r\n"},
 		{protocol.Response{Status: 199}, "HTTP/1.1 199 \r\n\r\n"},
+		{protocol.Response{Status: 99}, ""},
 		{protocol.Response{Status: 101}, ""},
 		{protocol.Response{Status: 200}, ""},
 		{protocol.Response{Status: 100, Reason: []byte("a\nb")}, ""},
