@@ -7,15 +7,16 @@ package http2
 // Calls out: the handler gets each piece of a body. A stream may end.
 type bodies struct {
 	*Conn
-	recv  int // bytes that the peer may still send on the connection
-	given int // bytes of the connection's window that were received, and not yet given back
+	// given has the bytes of the connection's window that were received, and not yet given back. It stays below a quarter of the
+	// window, so no frame can exceed that.
+	given int
 }
 
 // reset prepares for a new connection.
-func (d *bodies) reset(c *Conn) { *d = bodies{Conn: c, recv: c.opts.connWindow()} }
+func (d *bodies) reset(c *Conn) { *d = bodies{Conn: c} }
 
 // sendWindow queues the connection's first WINDOW_UPDATE.
-func (d *bodies) sendWindow() { d.w.openWindow(0, d.recv-defaultWindow) }
+func (d *bodies) sendWindow() { d.w.openWindow(0, d.opts.connWindow()-defaultWindow) }
 
 // accept judges a DATA frame by its header; content is its length without padding. It returns the
 // stream that gets the content, or nil if the content is skipped.
@@ -24,11 +25,6 @@ func (d *bodies) accept(f frame, content int) *Stream {
 		d.fail(ErrStreamID)
 		return nil
 	}
-	if f.length > d.recv {
-		d.fail(ErrFlowControl)
-		return nil
-	}
-	d.recv -= f.length
 	d.giveBack(f.length)
 	st := d.streams.get(f.id)
 	if st == nil {
@@ -114,7 +110,6 @@ func (d *bodies) late(id uint32) {
 func (d *bodies) giveBack(n int) {
 	if d.given += n; d.given >= d.opts.connWindow()/4 {
 		d.w.reopenWindow(d.given)
-		d.recv += d.given
 		d.given = 0
 	}
 }

@@ -45,7 +45,6 @@ var (
 	ErrPush        = &Error{ProtocolError, "h2_push", "PUSH_PROMISE, which is not allowed"}
 	ErrInterleaved = &Error{ProtocolError, "h2_interleaved", "a frame within a header block, or CONTINUATION outside"}
 	ErrCompression = &Error{CompressionError, "h2_compression", "a header block can't be decompressed"}
-	ErrFlowControl = &Error{FlowControlError, "h2_flow_control", "more DATA than the window allows"}
 	ErrOverflow    = &Error{FlowControlError, "h2_window_overflow", "a window above 2^31-1"}
 	ErrIncrement   = &Error{ProtocolError, "h2_window_increment", "WINDOW_UPDATE of 0"}
 )

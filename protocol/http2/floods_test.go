@@ -315,3 +315,62 @@ func TestServerRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestFloodLimits checks the defaults, and that a limit is exact.
+func TestFloodLimits(t *testing.T) {
+	for k, want := range map[flood]int{floodResets: 1000, floodProvoked: 200, floodPings: 200, floodSettings: 1000, floodEmptyData: 200, floodOthers: 10_000} {
+		f := newFloods(Floods{})
+		n := 0
+		for f.add(k) == nil {
+			n++
+		}
+		if n != want {
+			t.Errorf("kind %d: %d pass, want %d", k, n, want)
+		}
+	}
+	if f := newFloods(Floods{}); f.excludes(32) || !f.excludes(33) {
+		t.Error("another default of Continuations than 32")
+	}
+}
+
+// TestFloodsForgiven checks how many of each kind may follow at the limit, after what is useful or some time.
+func TestFloodsForgiven(t *testing.T) {
+	const limit = 10
+	all := Floods{Resets: limit, Provoked: limit, Pings: limit, Settings: limit, EmptyData: limit, Others: limit}
+	for _, c := range []struct {
+		name                    string
+		do                      func(*floods)
+		completed, data, others int // that may follow: of Resets and Provoked, of Pings, Settings and EmptyData, of Others
+	}{
+		{"nothing", func(*floods) {}, 0, 0, 0},
+		{"a request", func(f *floods) { f.onRequest() }, 1, 1, 1},
+		{"a DATA frame", func(f *floods) { f.onData(1, 0) }, 0, 1, 2},
+		{"three DATA frames", func(f *floods) { f.onData(2, 0); f.onData(1, 0) }, 0, 3, 6},
+		{"too few bytes", func(f *floods) { f.onData(0, usefulBytes-1) }, 0, 0, 0},
+		{"bytes for one", func(f *floods) { f.onData(0, usefulBytes) }, 0, 0, 1},
+		{"just not a second", func(f *floods) { f.advance(time.Second - 1) }, 0, 0, 0},
+		{"a second", func(f *floods) { f.advance(time.Second) }, 1, 1, 1},
+		{"nearly three seconds", func(f *floods) { f.advance(3*time.Second - 1) }, 2, 2, 2},
+		{"a day", func(f *floods) { f.advance(24 * time.Hour) }, limit, limit, limit},
+		{"time that goes back", func(f *floods) { f.advance(time.Second); f.advance(0) }, 1, 1, 1},
+	} {
+		for k, want := range map[flood]int{
+			floodResets: c.completed, floodProvoked: c.completed, floodPings: c.data, floodSettings: c.data, floodEmptyData: c.data, floodOthers: c.others,
+		} {
+			f := newFloods(all)
+			for range limit {
+				if f.add(k) != nil {
+					t.Fatalf("kind %d: ends before its limit", k)
+				}
+			}
+			c.do(&f)
+			n := 0
+			for f.add(k) == nil {
+				n++
+			}
+			if n != want {
+				t.Errorf("kind %d, after %s: %d more pass, want %d", k, c.name, n, want)
+			}
+		}
+	}
+}

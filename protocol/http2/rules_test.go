@@ -101,6 +101,7 @@ func TestRequestRules(t *testing.T) {
 		{requestLines + "|content-length: ", ErrLength},
 		{requestLines + "|content-length: 0|content-length: 0", ErrLength},
 		{requestLines + "|content-length: 99999999999999999999", ErrLength},
+		{requestLines + "|content-length: :", ErrLength},
 	} {
 		p, m := request(t, c.head, true)
 		if m.why != c.want || m.head != (c.want == nil) {
@@ -213,6 +214,17 @@ func TestResponseRules(t *testing.T) {
 		{"GET", responseLines + "|host: x|expect: y|set-cookie: a|set-cookie: b", nil},
 		{"HEAD", responseLines + "|content-length: 7", nil},
 		{"GET", ":status: 304|content-length: 7", nil},
+		{"GET", ":status: 304|content-length: 9223372036854775807", nil},
+		{"GET", ":status: 304|content-length: 9223372036854775808", ErrLength},
+		{"GET", ":status: 304|content-length: 18446744073709551617", ErrLength}, // 1 in 64 bits
+		{"GET", ":status: 500", nil},
+		{"GET", ":status: 599", nil},
+		{"GET", ":status: 199~" + responseLines, nil},
+		{"GET", ":status: 099", ErrPseudo},
+		{"GET", ":status: 2:0", ErrPseudo},
+		{"GET", ":status: 20:", ErrPseudo},
+		{"GET", ":status: 2/0", ErrPseudo},
+		{"GET", strings.Repeat(":status: 100~", maxInterim) + responseLines, nil},
 		{"GET", responseLines + "|content-length: 7", ErrLength},
 		{"GET", "a: b", ErrPseudo},
 		{"GET", ":status: 99", ErrPseudo},
@@ -237,6 +249,37 @@ func TestResponseRules(t *testing.T) {
 		}
 		if m := p.got[1]; m.why != c.want || m.head != (c.want == nil) || p.c.StreamCount() != 0 {
 			t.Errorf("%s %s: %v, want %v", c.method, c.head, m.why, c.want)
+		}
+	}
+}
+
+// TestTrailerRules checks what trailers of requests may have. What is about the whole message is left out.
+func TestTrailerRules(t *testing.T) {
+	for _, c := range []struct {
+		trailers, want string
+		why            *Error
+	}{
+		{"a: b|c: d", "a: b|c: d", nil},
+		{"a: b|host: x|content-length: 9|expect: 100-continue|cookie: c", "a: b|cookie: c", nil},
+		{"a: b|:path: /", "", ErrPseudo},
+		{"a: b|:status: 200", "", ErrPseudo},
+		{"connection: close", "", ErrField},
+		{"te: gzip", "", ErrField},
+		{"a: b\x00", "", ErrField},
+		{strings.Repeat("a: b|", 6) + "a: b", "", ErrHeadSize},
+		{strings.Repeat("a: b|", 5) + "a: b", strings.Repeat("a: b|", 5) + "a: b", nil},
+	} {
+		p, l := newServer(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		l.headers(1, false, strings.Split(requestLines, "|")...)
+		l.headers(1, true, strings.Split(c.trailers, "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatalf("%s: %v", c.trailers, err)
+		}
+		m := p.got[1]
+		if got := strings.Join(m.trailers, "|"); m.why != c.why || got != c.want || m.end != (c.why == nil) {
+			t.Errorf("%q: %q, %v, end %t", c.trailers, got, m.why, m.end)
 		}
 	}
 }

@@ -1,0 +1,154 @@
+package hpack
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	library "golang.org/x/net/http2/hpack"
+)
+
+// field is a field as a block has it.
+type field struct {
+	name, value string
+	kind        Kind
+}
+
+// randomFields returns fields, some of which are as long as a table of limit bytes allows, or a byte longer.
+func randomFields(rnd *rand.Rand, limit int) (all []field) {
+	names := []string{"a", "accept", "x-name", ":path", "www-authenticate", "x-" + strings.Repeat("n", 125), "x-" + strings.Repeat("n", 126)}
+	sizes := []int{0, 1, 2, 30, 126, 127, 128, 254, 255, 256, 1000}
+	for range 1 + rnd.IntN(8) {
+		f := field{name: names[rnd.IntN(len(names))], kind: Kind(rnd.IntN(3))}
+		size := sizes[rnd.IntN(len(sizes))]
+		if rnd.IntN(4) == 0 {
+			size = []int{limit / 2, limit}[rnd.IntN(2)] - entryOverhead - len(f.name) + rnd.IntN(2)
+		}
+		f.value = strings.Repeat(string(rune('a'+rnd.IntN(3))), max(size, 0))
+		all = append(all, f)
+	}
+	return all
+}
+
+// TestLibraryEncodes: what the library encodes is decoded, whatever the sizes of the table.
+func TestLibraryEncodes(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var out bytes.Buffer
+		e, d, limit := library.NewEncoder(&out), newDecoder(), DefaultTableSize
+		for block := range 60 {
+			if rnd.IntN(6) == 0 {
+				limit = rnd.IntN(DefaultTableSize + 1)
+				e.SetMaxDynamicTableSize(uint32(limit))
+			}
+			out.Reset()
+			var want []string
+			for _, f := range randomFields(rnd, limit) {
+				if err := e.WriteField(library.HeaderField{Name: f.name, Value: f.value, Sensitive: f.kind == Secret}); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, f.name+": "+f.value)
+			}
+			got, err := decode(d, out.Bytes())
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("seed %d, block %d: %v, %.300q, want %.300q", seed, block, err, got, want)
+			}
+			if d.table.size > limit || d.table.max != limit {
+				t.Fatalf("seed %d, block %d: %d bytes in a table of %d", seed, block, d.table.size, limit)
+			}
+		}
+	}
+}
+
+// TestLibraryDecodes: what is encoded is decoded by the library, and by the decoder here, whose tables stay the same.
+func TestLibraryDecodes(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		e, d, l, limit := &Encoder{}, newDecoder(), library.NewDecoder(DefaultTableSize, nil), DefaultTableSize
+		e.Reset()
+		indexed := 0
+		for block := range 60 {
+			for range max(0, rnd.IntN(8)-5) {
+				limit = rnd.IntN(DefaultTableSize + 1)
+				e.SetMax(limit)
+			}
+			out := e.Begin(nil)
+			var want []string
+			for _, f := range slices.Repeat(randomFields(rnd, limit), 3) {
+				name, value := []byte(f.name), []byte(f.value)
+				index := 0
+				if f.name == ":path" {
+					index = 4
+				}
+				b, h, ok := e.AppendIndexed(out, name, value)
+				if out = b; ok {
+					indexed++
+				} else {
+					out = e.AppendLiteral(out, name, value, h, f.kind, index)
+				}
+				want = append(want, f.name+": "+f.value)
+			}
+			got, err := decode(d, out)
+			fields, lerr := l.DecodeFull(out)
+			var theirs []string
+			for _, f := range fields {
+				theirs = append(theirs, f.Name+": "+f.Value)
+			}
+			if err != nil || lerr != nil || !slices.Equal(got, want) || !slices.Equal(theirs, want) {
+				t.Fatalf("seed %d, block %d: %v, %v, %.300q, library %.300q, want %.300q", seed, block, err, lerr, got, theirs, want)
+			}
+			if e.table.size != d.table.size || e.table.n != d.table.n || e.table.size > limit || d.table.max != limit {
+				t.Fatalf("seed %d, block %d: tables of %d and %d bytes, %d and %d entries; the limit is %d",
+					seed, block, e.table.size, d.table.size, e.table.n, d.table.n, limit)
+			}
+		}
+		if indexed < 20 {
+			t.Errorf("seed %d: only %d fields were indexed", seed, indexed)
+		}
+	}
+}
+
+// TestHuffman: each byte is decoded, at each place among others, into memory that is just enough.
+func TestHuffman(t *testing.T) {
+	for c := range 256 {
+		for _, fill := range []string{"", "a", "\xff", "a\xff0~"} {
+			for n := range 12 {
+				text := strings.Repeat(fill, n) + string([]byte{byte(c)}) + strings.Repeat(fill, 11-n)
+				code := library.AppendHuffmanString(nil, text)
+				if n, ok := huffmanLen(code); n != len(text) || !ok {
+					t.Fatalf("%q: length %d, %t", text, n, ok)
+				}
+				got, ok := appendHuffman(make([]byte, 1, 1+len(text)), code)
+				if string(got[1:]) != text || !ok {
+					t.Fatalf("%q: %q, %t", text, got[1:], ok)
+				}
+			}
+		}
+	}
+}
+
+// TestIntegers: which integers are read.
+func TestIntegers(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		block []byte
+		want  error
+	}{
+		{"the largest", appendInteger(nil, 0x80, 0x7f, 1<<30), ErrIndex},
+		{"a larger one", appendInteger(nil, 0x80, 0x7f, 1<<30+1), ErrInteger},
+		{"five bytes", []byte{0xff, 0x80, 0x80, 0x80, 0x80, 0}, ErrIndex},
+		{"six bytes", []byte{0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0}, ErrInteger},
+		{"the last of the static table", []byte{0x80 | StaticLen}, nil},
+		{"the first of the dynamic table", []byte("\x40\x01a\x01b\xbe"), nil},
+		{"the second of it", []byte("\x40\x01a\x01b\xbf"), ErrIndex},
+		{"the name of the last of the static table", []byte("\x7d\x01b"), nil},
+		{"the name of the first of the dynamic table", []byte("\x40\x01a\x01b\x7e\x01c"), nil},
+		{"the name of the second of it", []byte("\x40\x01a\x01b\x7f\x00\x01c"), ErrIndex},
+	} {
+		if _, err := decode(newDecoder(), c.block); err != c.want {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package http2
+
+import (
+	"strings"
+	"testing"
+)
+
+// receiver returns a server with the head of a request, whose handler gives back no window, and the client of it.
+// acknowledged says whether the client has acknowledged SETTINGS.
+func receiver(t *testing.T, window int, acknowledged bool) (*peer, *library) {
+	t.Helper()
+	p, l := newServer(t, Options{Window: window}), newLibrary()
+	p.hold = true
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	if acknowledged {
+		l.WriteSettingsAck()
+	}
+	l.headers(1, false, strings.Split(requestLines, "|")...)
+	updates(t, p, l)
+	return p, l
+}
+
+// updates feeds what l has written to p, and returns how many WINDOW_UPDATE come back.
+func updates(t *testing.T, p *peer, l *library) (n int) {
+	t.Helper()
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range l.frames(t) {
+		if f == "WINDOW_UPDATE" {
+			n++
+		}
+	}
+	return n
+}
+
+// data writes n bytes of DATA on stream 1.
+func (l *library) data(n int) {
+	for ; n > 0; n -= maxFrame {
+		l.WriteData(1, false, make([]byte, min(n, maxFrame)))
+	}
+}
+
+// TestStreamWindow: a stream may have so many bytes, and no more. Before the client knows our window, it may have as many as the
+// protocol says.
+func TestStreamWindow(t *testing.T) {
+	for _, c := range []struct {
+		window       int
+		acknowledged bool
+		want         int
+	}{{1000, true, 1000}, {1000, false, defaultWindow}, {100_000, true, 100_000}, {100_000, false, 100_000}} {
+		p, l := receiver(t, c.window, c.acknowledged)
+		l.data(c.want)
+		updates(t, p, l)
+		if m := p.got[1]; m.why != nil || len(m.body) != c.want {
+			t.Errorf("%+v: %d bytes, %v", c, len(m.body), m.why)
+		}
+		l.data(1)
+		updates(t, p, l)
+		if m := p.got[1]; m.why != ErrStreamFlow {
+			t.Errorf("%+v: a byte more: %v", c, m.why)
+		}
+	}
+}
+
+// TestWindowsGivenBack: a window is given back once a quarter of it was received, or taken.
+func TestWindowsGivenBack(t *testing.T) {
+	const window = 1 << 20 // a quarter of the connection's
+	p, l := receiver(t, window, true)
+	if l.data(window - 1); updates(t, p, l) != 0 {
+		t.Error("the connection's is given back too early")
+	}
+	if l.data(1); updates(t, p, l) != 1 {
+		t.Error("the connection's is not given back")
+	}
+	st := p.c.streams.get(1)
+	if p.c.Consumed(st, window/4-1); updates(t, p, l) != 0 {
+		t.Error("the stream's is given back too early")
+	}
+	if p.c.Consumed(st, 1); updates(t, p, l) != 1 {
+		t.Error("the stream's is not given back")
+	}
+	l.data(window / 4)
+	updates(t, p, l)
+	if m := p.got[1]; m.why != nil || len(m.body) != window+window/4 {
+		t.Errorf("%d bytes, %v", len(m.body), m.why)
+	}
+}
+
+// TestPaddingGivenBack: padding takes no window for long, since no handler takes it.
+func TestPaddingGivenBack(t *testing.T) {
+	p, l := receiver(t, 1000, true)
+	for range 10 {
+		l.WriteDataPadded(1, false, make([]byte, 10), make([]byte, 200))
+	}
+	updates(t, p, l)
+	if m := p.got[1]; m.why != nil || len(m.body) != 100 {
+		t.Errorf("%d bytes, %v", len(m.body), m.why)
+	}
+}
+
+// TestIdsUsedUp: a client opens no stream beyond the last id.
+func TestIdsUsedUp(t *testing.T) {
+	for latest, want := range map[uint32]int{0: 100, maxID - 4: 2, maxID - 2: 1, maxID: 0} {
+		p := newClient(t, Options{})
+		p.c.streams.latest = latest
+		if n := p.c.MayOpen(); n != want {
+			t.Errorf("behind stream %d: %d more", latest, n)
+		}
+		if want > 0 && want < 100 {
+			if id := p.c.Request(typical(), "http", nil).ID(); id != latest+2 {
+				t.Errorf("behind stream %d: %d", latest, id)
+			}
+		}
+	}
+}
+
+// TestRememberedStreams: the ids that were added last are known, and the highest that was forgotten.
+func TestRememberedStreams(t *testing.T) {
+	var m memory
+	for id := uint32(1); id <= 11; id += 2 {
+		m.add(id, 4)
+	}
+	for id, want := range map[uint32]bool{1: false, 3: false, 5: true, 7: true, 9: true, 11: true} {
+		if m.has(id) != want {
+			t.Errorf("stream %d is known: %t", id, !want)
+		}
+	}
+	if m.evicted != 3 {
+		t.Errorf("the highest that was forgotten: %d", m.evicted)
+	}
+}
