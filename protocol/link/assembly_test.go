@@ -1,6 +1,9 @@
 package link
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -78,6 +81,20 @@ func TestExpireBusyLink(t *testing.T) {
 	}
 }
 
+// Frames of all kinds count: those that are kept until they are complete, and those that are passed on as they arrive.
+func TestExpireBusyLinkOfBothKinds(t *testing.T) {
+	_, a := newLink(t, Settings{}, ReaderLimits{})
+	data := append(appendHeader(nil, uint8(frameData), 99, 4), "data"...)
+	ping := appendHeader(nil, uint8(framePing), 1<<20, 0)
+	feed(t, a, data[:3])
+	for now := time.Second; now < 9*time.Second; now += time.Second {
+		if err := a.r.Expire(now, time.Second); err != nil {
+			t.Fatalf("at %v: %v", now, err)
+		}
+		feed(t, a, bytes.Join([][]byte{data[3:], ping, data[:3]}, nil)) // two frames end
+	}
+}
+
 // An incomplete frame has its own time, however old the frame before it is.
 func TestExpireIdleLink(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
@@ -108,6 +125,28 @@ func TestReassemblyFull(t *testing.T) {
 	d.w.Request(3, big(10), 0, nil)
 	exchange(t, d, a)
 	if a.h.requests[1] == nil || a.h.rejected[2] != Overload || a.h.requests[3] == nil {
+		t.Errorf("got %q", a.h.events)
+	}
+}
+
+// TestExpireOrder: of several messages that are late, the first is rejected first.
+func TestExpireOrder(t *testing.T) {
+	const many = 20
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	for id := range uint64(many) {
+		d.w.Request(id+1, big(20<<10), 0, nil)
+	}
+	feed(t, a, d.w.appendMessages(nil, 1<<30))
+	var want []string
+	for id := range many {
+		want = append(want, fmt.Sprintf("reject %d deadline_passed", id+1))
+	}
+	for _, now := range []time.Duration{time.Second, 2 * time.Second} {
+		if err := a.r.Expire(now, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(a.h.events, want) {
 		t.Errorf("got %q", a.h.events)
 	}
 }

@@ -143,3 +143,26 @@ func BenchmarkBigBody(b *testing.B) {
 		}
 	}
 }
+
+// TestSplitFrameAllocations: a frame that arrives in parts needs no new memory, either.
+func TestSplitFrameAllocations(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{Buffers: &protocol.Buffers{Most: 1 << 20}})
+	a.r.call(&discarder{})
+	req, out, id := typical(1), make([]byte, 0, 64<<10), uint64(0)
+	call := func() {
+		id++
+		d.w.Request(id, req, 0, nil)
+		out = d.w.Append(out[:0], 16<<10)
+		for _, b := range [][]byte{out[:2], out[2:100], out[100:]} {
+			if err := a.r.Feed(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 100 {
+		call()
+	}
+	if got := testing.AllocsPerRun(1000, call); got != 0 && !racetest.Enabled {
+		t.Errorf("%v allocations per frame", got)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // TestControlsReady: each control frame makes a Writer ready, and leaves. Credit alone does not, until there is enough of it.
@@ -40,11 +42,18 @@ func TestControlsReady(t *testing.T) {
 // TestControlsClosed: after Close no control frame waits, and none is taken.
 func TestControlsClosed(t *testing.T) {
 	_, a := newLink(t, Settings{}, ReaderLimits{})
+	if n := a.w.Interned(); n != 0 {
+		t.Errorf("%d bytes are held before the first message", n)
+	}
+	a.w.Response(1, typicalResponse(), protocol.CodecHTTP, nil)
 	a.w.CancelAck(1, CancelDropped)
+	if a.w.Queued() == 0 || a.w.Interned() == 0 {
+		t.Errorf("%d bytes wait, %d are held", a.w.Queued(), a.w.Interned())
+	}
 	a.w.Close()
 	a.w.CancelAck(2, CancelDropped)
-	if n := a.w.Control(); n != 0 || a.w.Ready() {
-		t.Errorf("%d bytes wait", n)
+	if n := a.w.Control(); n != 0 || a.w.Ready() || a.w.Queued() != 0 || a.w.Interned() != 0 {
+		t.Errorf("%d bytes wait, %d are held", n, a.w.Interned())
 	}
 }
 
@@ -154,6 +163,27 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// TestDropAll: a queue whose messages were all dropped is empty, and may be trimmed.
+func TestDropAll(t *testing.T) {
+	q := queue{buf: make([]byte, 0, 2*keepIdle)}
+	for id := range uint64(3) {
+		q.buf = append(q.buf, "message"...)
+		q.push(id+1, nil)
+	}
+	for id := range uint64(3) {
+		q.kill(q.find(id + 1))
+	}
+	if len(q.buf) != 0 || len(q.segs) != 0 || q.pending() != 0 {
+		t.Errorf("%d bytes, %d segments", len(q.buf), len(q.segs))
+	}
+	q.trim()
+	q.buf = append(q.buf, "next"...)
+	q.push(4, nil)
+	if b := q.take(nil, 1, nil); string(b) != "next" {
+		t.Errorf("then %q", b)
+	}
+}
+
 // TestFreeMessages: a bounded number of structures is kept for the next long messages.
 func TestFreeMessages(t *testing.T) {
 	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
@@ -220,8 +250,8 @@ func TestStarved(t *testing.T) {
 	if !d.w.Starved() {
 		t.Error("not starved without credit")
 	}
-	if d.w.Granted(1); d.w.Starved() {
-		t.Error("starved with credit")
+	if d.w.Granted(1); d.w.Starved() || !d.w.Ready() {
+		t.Error("starved with credit, or not ready")
 	}
 	d.w.Append(nil, 1<<20)
 	if !d.w.Starved() {
@@ -318,5 +348,56 @@ func TestRepeats(t *testing.T) {
 	}
 	if table.repeats(hash(1)) {
 		t.Error("the first text is still known")
+	}
+}
+
+// TestUnsent: a request is unsent until its last byte has left.
+func TestUnsent(t *testing.T) {
+	d, _ := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	d.w.Request(1, typical(1), 0, nil)
+	d.w.Request(2, big(40<<10), 0, nil)
+	unsent := func(when string, want1, want2 bool) {
+		t.Helper()
+		if got1, got2 := d.w.Unsent(1), d.w.Unsent(2); got1 != want1 || got2 != want2 || d.w.Unsent(3) {
+			t.Errorf("%s: %t and %t", when, got1, got2)
+		}
+	}
+	unsent("queued", true, true)
+	d.w.appendMessages(nil, 1<<30)
+	unsent("with their heads sent", false, true)
+	d.w.Append(nil, 1<<20)
+	unsent("sent", false, false)
+}
+
+// TestWaiting: a long message counts with its owner's memory, and with the part of the head that did not fit its first frame.
+func TestWaiting(t *testing.T) {
+	d, _ := newLink(t, Settings{}, ReaderLimits{})
+	req := big(100)
+	req.Headers = headers("x", string(slices.Repeat([]byte{'v'}, 20_000)))
+	d.w.Request(1, req, 0, &owned{all: &owners{given: 1}, size: 5000})
+	rest := len(d.w.data.all[1].head.B)
+	if n := d.w.Waiting(); rest < 1000 || n < 5000+rest {
+		t.Errorf("%d bytes wait, with 5000 of the owner and %d of the head", n, rest)
+	}
+}
+
+// TestBudget: Gather and the queue stop at the budget, not behind it.
+func TestBudget(t *testing.T) {
+	writer := func(reqs ...*protocol.Request) *Writer {
+		d, _ := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+		for i, req := range reqs {
+			d.w.Request(uint64(i+1), req, 0, nil)
+		}
+		return d.w
+	}
+	for name, reqs := range map[string][]*protocol.Request{
+		"DATA": {big(100 << 10)}, "messages": {{Method: []byte("A"), Path: []byte("/")}, {Method: []byte("B"), Path: []byte("/")}},
+	} {
+		least := len(writer(reqs...).Append(nil, 0))
+		for budget, more := range map[int]bool{least: false, least + 1: true} {
+			if n := len(writer(reqs...).Append(nil, budget)); (n > least) != more {
+				t.Errorf("%s: %d bytes for a budget of %d, and %d for none", name, n, budget, least)
+			}
+		}
 	}
 }

@@ -21,6 +21,8 @@ func TestInterimDropped(t *testing.T) {
 	}{
 		{"fits", protocol.Response{Status: 103, Headers: long(MaxFrame - headerRoom - 7)}, "interim 1 codec=0 status=103"},
 		{"does not fit", protocol.Response{Status: 103, Headers: long(MaxFrame - headerRoom - 6)}, ""},
+		{"least", protocol.Response{Status: 100}, "interim 1 codec=0 status=100"},
+		{"most", protocol.Response{Status: 199}, "interim 1 codec=0 status=199"},
 		{"final status", protocol.Response{Status: 200}, ""},
 		{"switch", protocol.Response{Status: 101}, ""},
 		{"below", protocol.Response{Status: 99}, ""},

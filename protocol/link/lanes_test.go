@@ -93,5 +93,10 @@ func TestGather(t *testing.T) {
 		if end(d.w); o.released != 2 || d.w.Queued() != 0 {
 			t.Errorf("%d owners released, %d bytes queued", o.released, d.w.Queued())
 		}
+		for _, s := range d.w.data.ended[:cap(d.w.data.ended)] {
+			if s != nil {
+				t.Error("a message that was sent is kept")
+			}
+		}
 	}
 }

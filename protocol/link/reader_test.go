@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -101,5 +102,38 @@ func TestReaderForgetsMessages(t *testing.T) {
 	}
 	if c := &a.r.cursor; c.b != nil || c.trace != nil {
 		t.Error("it keeps a slice of the message")
+	}
+}
+
+// TestExpirePreface: a preface that took its time does not make the first frame slow.
+func TestExpirePreface(t *testing.T) {
+	d, a := newSide(Dialer, Settings{}, ReaderLimits{}), newSide(Acceptor, Settings{}, ReaderLimits{})
+	preface := d.w.Append(nil, 0)
+	frame := appendHeader(nil, uint8(framePing), 1000, 0)
+	for at, b := range [][]byte{preface[:5], preface[5:], frame[:2]} {
+		feed(t, a, b)
+		if err := a.r.Expire(time.Duration(10*at+1)*time.Second, 15*time.Second); err != nil {
+			t.Fatalf("piece %d: %v", at, err)
+		}
+	}
+	if err := a.r.Expire(36*time.Second, 15*time.Second); err != ErrSlow {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// TestUnknownFrameWithinMessage: what is skipped between the DATA of a message is no part of it.
+func TestUnknownFrameWithinMessage(t *testing.T) {
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	req := big(40 << 10)
+	for i := range req.Body {
+		req.Body[i] = byte(i)
+	}
+	d.w.Request(1, req, 0, nil)
+	for d.w.Ready() {
+		feed(t, a, d.w.Append(nil, 0))
+		feed(t, a, append(appendHeader(nil, 31, 7, 5), "other"...))
+	}
+	if got := a.h.requests[1]; got == nil || !bytes.Equal(got.Body, req.Body) {
+		t.Error("the message did not arrive unchanged")
 	}
 }

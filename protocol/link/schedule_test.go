@@ -316,6 +316,14 @@ func TestScheduleBatchWindow(t *testing.T) {
 	if n := count(wire); n != window/2 || d.w.Ready() || !d.w.Starved() {
 		t.Fatalf("%d bytes of batch DATA without credit, then ready %t, starved %t; want half of %d", n, d.w.Ready(), d.w.Starved(), window)
 	}
+	d.w.Granted(1)
+	if !d.w.Ready() || d.w.Starved() {
+		t.Errorf("with a byte of credit more: ready %t, starved %t", d.w.Ready(), d.w.Starved())
+	}
+	wire = append(wire, d.w.Append(nil, 1<<20)...)
+	if n := count(wire); n != window/2+1 {
+		t.Errorf("%d bytes of batch DATA with a byte of credit more", n)
+	}
 	d.w.Request(5, big(20<<10), 0, nil)
 	more := d.w.Append(nil, 1<<20)
 	if n := count(more); n != 20<<10 || d.w.Ready() {

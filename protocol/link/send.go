@@ -17,7 +17,7 @@ import (
 func (w *Writer) Gather(dst []byte, parts [][]byte, budget int) ([]byte, [][]byte) {
 	from, limit := len(dst), len(dst)+budget
 	dst = w.appendMessages(dst, limit)
-	for size, first := len(dst), true; w.data.ready() && (first || size < limit); first = false {
+	for size, first := from, true; w.data.ready() && (first || size < limit); first = false {
 		var body []byte
 		dst, body = w.data.appendFrame(dst, w.maxPayload)
 		parts = append(parts, dst[from:], body)

@@ -13,8 +13,8 @@ import (
 func TestValueClass(t *testing.T) {
 	for _, around := range []string{"a\xffb~ ", "a\t\xffb~"} {
 		for c := range 256 {
-			for at := range 20 {
-				b := []byte(strings.Repeat(around, 4))
+			for at := range 40 { // whole words
+				b := []byte(strings.Repeat(around, 8))
 				b[at] = byte(c)
 				if got, want := valueClass(b), classify(b)&(classText|classValue); got != want {
 					t.Fatalf("byte %#x at %d: %b, want %b", c, at, got, want)
