@@ -311,6 +311,25 @@ func TestOnTrust(t *testing.T) {
 	}
 }
 
+// TestDefaults: files are read each 5 s, and what happens goes to the usual log, unless the options say otherwise.
+func TestDefaults(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Expired: true}))
+	var log text
+	usual := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(usual)
+	s, err := Open(Options{Cert: d.Cert, Key: d.Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if s.opt.Interval != 5*time.Second || !strings.Contains(log.String(), CodeExpired) {
+		t.Errorf("interval %s, log %q", s.opt.Interval, log.String())
+	}
+}
+
 // TestLogs: each change of the files is logged once, and an expired certificate is.
 func TestLogs(t *testing.T) {
 	ca := testcerts.New(t)
