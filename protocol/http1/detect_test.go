@@ -83,7 +83,7 @@ func TestDetector(t *testing.T) {
 				break
 			}
 		}
-		for i := range len(c.in) + 1 {
+		for i := 0; i <= len(c.in); i += 1 + len(c.in)/200 { // each cut takes the whole input
 			var d Detector
 			v := d.Feed([]byte(c.in[:i]))
 			if want := verdictAt(c.want, c.at, i); v != want {
