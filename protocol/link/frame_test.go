@@ -141,3 +141,20 @@ func TestHeadLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadLengths: heads arrive whole, wherever the second frame of them ends.
+func TestHeadLengths(t *testing.T) {
+	const most = MaxFrame - headerRoom
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	for n := range 100 {
+		req := big(10)
+		value := bytes.Repeat([]byte{'v'}, 2*most-80+n)
+		req.Headers = headers("x", string(value))
+		id := uint64(n + 1)
+		d.w.Request(id, req, 0, nil)
+		exchange(t, d, a)
+		if got := a.h.requests[id]; got == nil || !bytes.Equal(got.Headers[0].Value, value) || len(got.Body) != 10 {
+			t.Fatalf("a value of %d bytes did not arrive", len(value))
+		}
+	}
+}

@@ -118,6 +118,9 @@ func TestWriterBeforeOpen(t *testing.T) {
 	d.w.Request(1, typical(1), 0, o.next())
 	d.w.Request(2, big(10<<10), 0, o.next())
 	d.w.Ping(1)
+	if !d.w.Ready() {
+		t.Error("not ready with a preface")
+	}
 	hello := d.w.Append(nil, 1<<20)
 	if n, err := prefaceLen(hello); err != nil || n != len(hello) {
 		t.Fatalf("%d bytes left, of which the preface is %d: %v", len(hello), n, err)
