@@ -77,7 +77,7 @@ func (d *Body) Resume(n int) {
 	d.length = n
 	if d.framing == FixedLength {
 		if d.left -= int64(n); d.left <= 0 {
-			d.left, d.part = 0, bodyDone
+			d.part = bodyDone
 		}
 	}
 }

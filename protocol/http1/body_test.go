@@ -83,3 +83,39 @@ func TestHeadReuse(t *testing.T) {
 		}
 	}
 }
+
+// TestResume: a body goes on behind what the buffer holds already.
+func TestResume(t *testing.T) {
+	for _, c := range []struct {
+		h    Head
+		n    int
+		in   string
+		used int
+		done bool
+	}{
+		{Head{Framing: FixedLength, Length: 5}, 0, "helloGET", 5, true},
+		{Head{Framing: FixedLength, Length: 5}, 2, "lloGET", 3, true},
+		{Head{Framing: FixedLength, Length: 5}, 4, "oGET", 1, true},
+		{Head{Framing: FixedLength, Length: 5}, 5, "GET", 0, true},
+		{Head{Framing: FixedLength, Length: 5}, 2, "l", 1, false},
+		{Head{Framing: UntilClose}, 2, "llo", 3, false},
+	} {
+		var d Body
+		d.Reset(&c.h, testLimits)
+		d.Resume(c.n)
+		dst := bytebufferpool.ByteBuffer{B: []byte("hello"[:c.n])}
+		n, done, err := d.Decode([]byte(c.in), &dst)
+		if want := "hello"[:c.n+c.used]; n != c.used || done != c.done || err != nil || string(dst.B) != want || d.Length() != len(want) {
+			t.Errorf("%+v: %d, %t, %v, %q", c, n, done, err, dst.B)
+		}
+		if has := d.HasLength(); has != (c.h.Framing == FixedLength) {
+			t.Errorf("%+v: has a length: %t", c, has)
+		}
+	}
+	for framing, want := range map[Framing]bool{NoBody: true, FixedLength: true, Chunked: false, UntilClose: false} {
+		var d Body
+		if d.Reset(&Head{Framing: framing}, testLimits); d.HasLength() != want {
+			t.Errorf("framing %d has a length: %t", framing, !want)
+		}
+	}
+}

@@ -27,6 +27,7 @@ func TestDetector(t *testing.T) {
 		{"GET  /\r\n", LikeHTTP, 7},
 		{" GET /\r\n", LikeHTTP, 7},
 		{"GET \r\n", LikeHTTP, 5},
+		{"GET  HTTP/1.1\r\n", LikeHTTP, 10},
 		{"GETS /\r\n", NotHTTP, 8},
 		{"get key\r\n", NotHTTP, 9}, // memcached
 		{"PUT /\r\n", NotHTTP, 7},

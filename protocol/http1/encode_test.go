@@ -258,3 +258,34 @@ func TestPoisonedHeaders(t *testing.T) {
 		}
 	}
 }
+
+// TestAppendFields: the lines of a response have no hop-by-hop header, nothing that is skipped, and the length of its body.
+func TestAppendFields(t *testing.T) {
+	skip := func(name []byte) bool { return string(name) == "Skipped" }
+	hs := hdr("A", "b", "Connection", "close", "Content-Length", "9", "Skipped", "x", "Host", "h", "C", "d")
+	for status, want := range map[int]string{200: "A: b\r\nC: d\r\nContent-Length: 2\r\n", 205: "A: b\r\nC: d\r\nContent-Length: 2\r\n", 204: "A: b\r\nC: d\r\n"} {
+		if got, ok := AppendFields([]byte("p"), response(status, "", hs, nil, "hi"), skip); !ok || string(got) != "p"+want {
+			t.Errorf("%d: %q, %t", status, got, ok)
+		}
+	}
+	if got, ok := AppendFields([]byte("p"), response(200, "", hdr("A", "b\n"), nil, ""), skip); ok || string(got) != "p" {
+		t.Errorf("unsafe: %q, %t", got, ok)
+	}
+}
+
+// TestSplitHead: only a long read is cut, behind the first head.
+func TestSplitHead(t *testing.T) {
+	const head = "GET / HTTP/1.1\r\n\r\n"
+	for _, c := range []struct {
+		size int
+		head string
+		want int // bytes of the head
+	}{
+		{longRead, head, longRead}, {longRead + 1, head, len(head)}, {longRead + 1, "GET", longRead + 1}, {longRead + 1, "\r\n\r\n", 4},
+	} {
+		b := []byte(c.head + strings.Repeat("x", c.size-len(c.head)))
+		if head, rest := SplitHead(b); len(head) != c.want || len(head)+len(rest) != len(b) {
+			t.Errorf("%d bytes behind %q: cut into %d and %d", c.size, c.head, len(head), len(rest))
+		}
+	}
+}

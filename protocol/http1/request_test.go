@@ -42,7 +42,7 @@ var acceptedRequests = []acceptCase{
 	{"5.1 white space around values", "GET / HTTP/1.1\r\nHost:\t h \t\r\nA:b\r\nB: \t\r\n\r\n", "GET|/|h|A=b;B=;", "keep", "", ""},
 	{"/5.5 obs-text and tab inside", "GET / HTTP/1.1\r\nHost: h\r\nA: x\ty \xff\xe9z longer than eight\r\n\r\n", "GET|/|h|A=x\ty \xff\xe9z longer than eight;", "keep", "", ""},
 	{"/5.3 order and repetition kept", "GET / HTTP/1.1\r\na: 1\r\nHost: h\r\nA: 2\r\n\r\n", "GET|/|h|a=1;A=2;", "keep", "", ""},
-	{"/7.6.1 hop-by-hop removed", "GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nTrailer: a\r\nProxy-Authorization: b\r\nUpgrade: u\r\nA: 1\r\n\r\n",
+	{"/7.6.1 hop-by-hop removed", "GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nHTTP2-Settings: s\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nTrailer: a\r\nProxy-Authorization: b\r\nUpgrade: u\r\nA: 1\r\n\r\n",
 		"GET|/|h|Trailer=a;Proxy-Authorization=b;A=1;", "keep", "", ""},
 	{"/7.6.1 nominated removed, also before", "GET / HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nB: 2\r\nConnection: close, x-a\r\nconnection: X-C\r\nx-c: 3\r\n\r\n",
 		"GET|/|h|B=2;", "", "", ""},

@@ -401,3 +401,26 @@ func TestBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptorIgnores: what only says something to a dialer is no error at an acceptor, if it is well formed.
+func TestAcceptorIgnores(t *testing.T) {
+	_, a := newLink(t, Settings{}, ReaderLimits{})
+	feed(t, a, append(appendHeader(nil, uint8(frameGoAway), 1, 1), byte(Draining)))
+	feed(t, a, appendLoad(nil, frameLoad, Load{}))
+	if len(a.h.events) != 0 {
+		t.Errorf("got %q", a.h.events)
+	}
+}
+
+// TestDeclaredLengths: a length that does not fit is the largest that does.
+func TestDeclaredLengths(t *testing.T) {
+	for sent, want := range map[uint64]int64{0: 0, 1<<63 - 2: 1<<63 - 2, 1<<63 - 1: 1<<63 - 1, 1 << 63: 1<<63 - 1, 1<<64 - 1: 1<<63 - 1} {
+		head := binary.AppendUvarint([]byte{0, responseDeclared}, 200)
+		head = append(binary.AppendUvarint(head, sent), 0)
+		var resp protocol.Response
+		c := cursor{b: head, names: &table{}, size: 1000}
+		if c.readResponse(&resp, 1); resp.DeclaredLength != want || c.err != nil || c.why != 0 {
+			t.Errorf("%d: %d, %v, %v", sent, resp.DeclaredLength, c.err, c.why)
+		}
+	}
+}
