@@ -119,3 +119,23 @@ func TestResume(t *testing.T) {
 		}
 	}
 }
+
+// TestReserveBody: the memory for a body is that of what was read, or of all that is announced, and not of what follows it.
+func TestReserveBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		h           Head
+		read        int
+		least, most int // of the capacity
+	}{
+		"part of a long body":      {Head{Framing: FixedLength, Length: 100_000}, 30_000, 100_000, 1 << 20},
+		"part of a chunked body":   {Head{Framing: Chunked}, 30_000, 30_000, 99_999},
+		"more than a short body":   {Head{Framing: FixedLength, Length: 10}, 30_000, 0, 29_999},
+		"a body beyond all limits": {Head{Framing: FixedLength, Length: 1<<63 - 1}, 30_000, 30_000, 99_999},
+	} {
+		var buf bytebufferpool.ByteBuffer
+		ReserveBody(&protocol.Buffers{Ahead: 1 << 20}, &buf, &c.h, make([]byte, c.read))
+		if n := cap(buf.B); n < c.least || n > c.most {
+			t.Errorf("%s: room for %d bytes, want %d to %d", name, n, c.least, c.most)
+		}
+	}
+}

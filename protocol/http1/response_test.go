@@ -90,3 +90,21 @@ func TestStatuses(t *testing.T) {
 		}
 	}
 }
+
+// TestBadStatusLines checks what is near to a status line.
+func TestBadStatusLines(t *testing.T) {
+	for line, want := range map[string]error{
+		"HTTP/1.1 100 C": nil, "HTTP/1.1 599 X": nil, "HTTP/1.1 200": nil, "HTTP/1.1 200 ": nil,
+		"HTTP/1.1 099 X": ErrBadStatusLine, "HTTP/1.1 600 X": ErrBadStatusLine, "HTTP/1.1 2:0 X": ErrBadStatusLine, "HTTP/1.1 20: X": ErrBadStatusLine,
+		"HTTP/1.1 2/0 X": ErrBadStatusLine, "HTTP/1.1 20/ X": ErrBadStatusLine, "HTTP/1.1 :00 X": ErrBadStatusLine, "HTTP/1.1 20": ErrBadStatusLine,
+		"HTTP/1.1 2000": ErrBadStatusLine, "HTTP/1.1 200\tX": ErrBadStatusLine, "HTTP/1.1 200 \x00": ErrBadStatusLine, "HTTP/1.1\t200 X": ErrBadStatusLine,
+		"HTTP/1:1 200 X": ErrBadStatusLine, "HTTP/:.1 200 X": ErrBadStatusLine, "HTTP/1.: 200 X": ErrBadStatusLine, "HTTP/1./ 200 X": ErrBadStatusLine,
+		"HTTP/1.2 200 X": ErrBadVersion, "HTTP/2.0 200 X": ErrBadVersion, "HTTP/0.9 200 X": ErrBadVersion,
+	} {
+		var resp protocol.Response
+		var h Head
+		if _, err := DecodeResponse([]byte(line+"\r\n\r\n"), false, &resp, &h, testLimits); err != want {
+			t.Errorf("%q: %v, want %v", line, err, want)
+		}
+	}
+}
