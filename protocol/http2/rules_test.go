@@ -45,6 +45,7 @@ func TestRequestRules(t *testing.T) {
 		{":method: GET|:scheme: https|:path: /|:authority: host|host: host:80", ErrAuthority},
 		{":method: GET|:scheme: http|:path: /|:authority: host|host: host..", ErrAuthority},
 		{requestLines + "|empty: ", nil},
+		{requestLines + "|content-length: 0", nil},
 		{":method: GET|:scheme: https|:path: /|host: [::1]:80", nil},
 		{":method: OPTIONS|:scheme: http|:path: *|:authority: h", nil},
 		{":method: CONNECT|:authority: host:443", nil},
@@ -218,6 +219,7 @@ func TestResponseRules(t *testing.T) {
 		{"GET", ":status: 304|content-length: 9223372036854775808", ErrLength},
 		{"GET", ":status: 304|content-length: 18446744073709551617", ErrLength}, // 1 in 64 bits
 		{"GET", ":status: 500", nil},
+		{"GET", responseLines + "|content-length: 0", nil},
 		{"GET", ":status: 599", nil},
 		{"GET", ":status: 199~" + responseLines, nil},
 		{"GET", ":status: 099", ErrPseudo},

@@ -118,3 +118,27 @@ func TestFrames(t *testing.T) {
 		t.Errorf("%d cases", cases)
 	}
 }
+
+// TestPrefaceRefused: a server refuses a client at the first byte that is not of the preface.
+func TestPrefaceRefused(t *testing.T) {
+	for at := range len(Preface) {
+		wire := []byte(Preface)
+		wire[at] ^= 1
+		for n := 1; n <= len(wire); n++ {
+			p := newServer(t, Options{})
+			var err error
+			for piece := range slices.Chunk(wire, n) {
+				if err = p.c.Feed(piece); err != nil {
+					break
+				}
+			}
+			if err != error(ErrPreface) {
+				t.Errorf("byte %d, by %d: %v", at, n, err)
+			}
+		}
+		p := newServer(t, Options{})
+		if err := p.c.Feed(wire[:at]); err != nil || p.c.Feed(wire[at:at+1]) == nil {
+			t.Errorf("byte %d: %v before it", at, err)
+		}
+	}
+}

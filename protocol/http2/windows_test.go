@@ -131,3 +131,64 @@ func TestRememberedStreams(t *testing.T) {
 		t.Errorf("the highest that was forgotten: %d", m.evicted)
 	}
 }
+
+// TestNotReady: DATA that waits for the connection's window is nothing to send, although its stream has a window.
+func TestNotReady(t *testing.T) {
+	p := newClient(t, Options{})
+	for range 2 {
+		req := typical()
+		req.Body = pattern(40_000)
+		p.c.Request(req, "http", nil)
+	}
+	for i := 0; p.c.Ready(); i++ {
+		if p.c.Output(1 << 20); i > 10 {
+			t.Fatal("still ready")
+		}
+	}
+	if w := &p.c.w; w.window != 0 || w.held != 80_000-defaultWindow {
+		t.Errorf("%d bytes wait for a window of %d", w.held, w.window)
+	}
+}
+
+// TestWritable: who could not send all hears of it once, when half of what is held has left. Nobody else hears of it.
+func TestWritable(t *testing.T) {
+	p, l := newClient(t, Options{}), newLibrary()
+	l.WriteSettings()
+	st := p.c.RequestHead(typical(), "http", -1, false)
+	grant := func(n int) int {
+		t.Helper()
+		l.WriteWindowUpdate(0, uint32(n))
+		l.WriteWindowUpdate(st.ID(), uint32(n))
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		return p.of(st).writable
+	}
+	send := func(n, want int) {
+		t.Helper()
+		if got := p.c.Send(st, make([]byte, n)); got != want {
+			t.Errorf("%d of %d bytes are taken, want %d", got, n, want)
+		}
+	}
+	send(defaultWindow, defaultWindow)
+	send(100, 100)
+	if n := grant(100); n != 0 {
+		t.Errorf("%d calls, although all was taken", n)
+	}
+	send(sendBound+1, sendBound)
+	send(1, 0)
+	if n := grant(sendBound/2 - 1); n != 0 {
+		t.Errorf("%d calls while more than half is held", n)
+	}
+	if n := grant(1); n != 1 {
+		t.Errorf("%d calls for the half, want 1", n)
+	}
+	if n := grant(100); n != 1 {
+		t.Errorf("%d calls, want no other", n)
+	}
+	for _, st := range p.c.w.events[:cap(p.c.w.events)] {
+		if st != nil {
+			t.Error("a stream is kept for its event")
+		}
+	}
+}
