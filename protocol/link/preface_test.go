@@ -134,3 +134,13 @@ func TestSettingLimits(t *testing.T) {
 		t.Errorf("settings of 127 bytes: %v, %q", err, h.events)
 	}
 }
+
+// TestChosenVersion: the preface of an acceptor names the version that was chosen, and no other.
+func TestChosenVersion(t *testing.T) {
+	w := NewWriter()
+	w.Preface(Acceptor, Settings{})
+	w.Open(7, Settings{})
+	if b := w.Append(nil, 0); b[len(magic)+1] != 7 || b[len(magic)+2] != 7 {
+		t.Errorf("% x", b)
+	}
+}
