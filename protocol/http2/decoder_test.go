@@ -167,6 +167,9 @@ func TestHuffmanHead(t *testing.T) {
 		if c.passes && string(protocol.Find(m.req.Headers, "x")) != value {
 			t.Errorf("%s: another value", name)
 		}
+		if held, most := protocol.Held(&m.buf), protocol.RoomOf(2*limits.Header); held > most {
+			t.Errorf("%s: %d bytes are held, want at most %d", name, held, most)
+		}
 		if most := slices.Max(append(p.asked, 0)); most > protocol.RoomOf(len(value)+200) || most > protocol.RoomOf(2*limits.Header) {
 			t.Errorf("%s: asked for %d bytes", name, most)
 		}

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -248,6 +249,14 @@ func TestResponseRules(t *testing.T) {
 		}
 		if err := l.feed(p); err != nil {
 			t.Fatalf("%s: %v", c.head, err)
+		}
+		if m := p.got[1]; m.head {
+			want := slices.DeleteFunc(strings.Split(heads[len(heads)-1], "|"), func(line string) bool {
+				return line[0] == ':' || strings.HasPrefix(line, "content-length")
+			})
+			if got := lines(m.res.Headers); !slices.Equal(got, want) {
+				t.Errorf("%s %s: headers %q", c.method, c.head, got)
+			}
 		}
 		if m := p.got[1]; m.why != c.want || m.head != (c.want == nil) || p.c.StreamCount() != 0 {
 			t.Errorf("%s %s: %v, want %v", c.method, c.head, m.why, c.want)

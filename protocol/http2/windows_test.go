@@ -88,6 +88,20 @@ func TestWindowsGivenBack(t *testing.T) {
 	}
 }
 
+// TestConnectionWindow: each quarter of the connection's window is given back at once.
+func TestConnectionWindow(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	quarter := leastConnWin / 4
+	for round := range 3 {
+		if p.c.bodies.giveBack(quarter - 1); updates(t, p, l) != 0 {
+			t.Errorf("round %d: too early", round)
+		}
+		if p.c.bodies.giveBack(1); updates(t, p, l) != 1 {
+			t.Errorf("round %d: not given back", round)
+		}
+	}
+}
+
 // TestPaddingGivenBack: padding takes no window for long, since no handler takes it.
 func TestPaddingGivenBack(t *testing.T) {
 	p, l := receiver(t, 1000, true)
