@@ -29,6 +29,7 @@ func TestDetector(t *testing.T) {
 		{"GET \r\n", LikeHTTP, 5},
 		{"GET  HTTP/1.1\r\n", LikeHTTP, 10},
 		{"GETS /\r\n", NotHTTP, 8},
+		{"GE /\r\n", NotHTTP, 6},
 		{"get key\r\n", NotHTTP, 9}, // memcached
 		{"PUT /\r\n", NotHTTP, 7},
 		{"GET  / HTTP/1.1\r\n", LikeHTTP, 12},
@@ -45,6 +46,8 @@ func TestDetector(t *testing.T) {
 		{"(/ HTTP/1.1\r\n", LikeHTTP, 8},
 		{"PUT( / HTTP/1.1\r\n", LikeHTTP, 12},
 		{"PUT( /\r\n", NotHTTP, 8},
+		{"PUT( HTHTTP/1.1\r\n", LikeHTTP, 12},
+		{"PUT( HHTTP/1.1\r\n", LikeHTTP, 11},
 		{"PUT\r/\rHTTP/1.1\r\n", LikeHTTP, 11},
 		{"PUT\n/\nHTTP/1.1\r\n", NotHTTP, 4},
 		{"PUT\x08/\x08HTTP/1.1\r\n", NotHTTP, 4},

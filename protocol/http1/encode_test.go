@@ -135,6 +135,7 @@ func TestAppendResponse(t *testing.T) {
 		{declared(200, 9), head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"},
 		{declared(200, 0), head, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 		{declared(200, -1), head, "HTTP/1.1 200 OK\r\n\r\n"},
+		{response(503, "", nil, nil, "b"), head, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1\r\n\r\n"},
 		{response(503, "", nil, hdr("X", "y"), "busy"), head, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\n"},
 	} {
 		if got := string(AppendResponse(nil, c.resp, c.f)); got != c.want {

@@ -130,3 +130,25 @@ func TestNominatedFieldsReleased(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsoluteForm checks what a Head says of a target, and where the scheme https is refused.
+func TestAbsoluteForm(t *testing.T) {
+	for _, c := range []struct {
+		target                  string
+		secure, absolute, https bool
+		want                    error
+	}{
+		{"/", false, false, false, nil}, {"/", true, false, false, nil},
+		{"http://a/", false, true, false, nil}, {"http://a/", true, true, false, nil},
+		{"https://a/", false, false, false, ErrBadTarget}, {"HTTPS://a/", true, true, true, nil},
+		{"ftp://a/", true, false, false, ErrBadTarget}, {"http:///", false, false, false, ErrBadTarget}, {"http://", false, false, false, ErrBadTarget},
+		{"http://?", false, false, false, ErrBadTarget},
+	} {
+		var req protocol.Request
+		h := Head{Secure: c.secure}
+		_, err := DecodeRequest([]byte("GET "+c.target+" HTTP/1.1\r\nHost: h\r\n\r\n"), &req, &h, testLimits)
+		if err != c.want || err == nil && (h.Absolute != c.absolute || h.HTTPS != c.https) {
+			t.Errorf("%+v: absolute %t, https %t, %v", c, h.Absolute, h.HTTPS, err)
+		}
+	}
+}

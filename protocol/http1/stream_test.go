@@ -93,6 +93,7 @@ func TestAppendStreamResponse(t *testing.T) {
 		"until close to 1.0":     {500, -1, until, 0, "A: b\r\n" + closing},
 		"declared beside framed": {200, 3, chunked, 1, "A: b\r\nTransfer-Encoding: chunked\r\n" + closing},
 		"to HEAD":                {200, 3, Head{}, 1, "A: b\r\nContent-Length: 3\r\n" + closing},
+		"to HEAD, nothing":       {200, 0, Head{}, 1, "A: b\r\nContent-Length: 0\r\n" + closing},
 		"to HEAD, undeclared":    {200, -1, Head{}, 1, "A: b\r\n" + closing},
 		"no content":             {204, 3, Head{}, 1, "A: b\r\n" + closing},
 		"not modified":           {304, 3, Head{}, 0, "A: b\r\nContent-Length: 3\r\n" + closing},

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -93,6 +94,9 @@ func TestUpgradeHeads(t *testing.T) {
 	withBody := protocol.Request{Method: []byte("POST"), Path: []byte("/x"), Authority: []byte("h"), Body: []byte("{}")}
 	if got := AppendUpgradeRequest(nil, &req, []byte(", websocket ,")); string(got) != asked {
 		t.Errorf("request with empty elements %q", got)
+	}
+	if got := AppendUpgradeRequest(nil, &req, []byte("a ,b,, c")); !strings.HasSuffix(string(got), "\r\nUpgrade: a, b, c\r\n\r\n") {
+		t.Errorf("request with three protocols %q", got)
 	}
 	const body = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n{}"
 	if got := AppendUpgradeRequest(nil, &withBody, []byte("tcp")); string(got) != body {

@@ -135,6 +135,24 @@ func TestStreamsWithoutAcknowledgement(t *testing.T) {
 	}
 }
 
+// TestStreamsOverLimit checks that a peer that knows the limit of streams is at fault if it opens more.
+func TestStreamsOverLimit(t *testing.T) {
+	p, l := newServer(t, Options{Streams: 1, Floods: Floods{Provoked: 20}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.WriteSettingsAck()
+	n := 0
+	for err := error(nil); err == nil && n < 100; n++ {
+		l.headers(uint32(2*n+1), false, ":method: POST", ":scheme: http", ":path: /", ":authority: h")
+		if err = l.feed(p); err != nil && err != error(ErrProvoked) {
+			t.Fatal(err)
+		}
+	}
+	if n != 1+20+1 {
+		t.Errorf("the connection ends at stream %d, want the last of one that is taken, 20 that are refused and another", n)
+	}
+}
+
 // TestWindowsInSmallSteps checks that a client may open windows often while it gets much DATA: the
 // one of Go sends two WINDOW_UPDATE for each read of 4 KiB.
 func TestWindowsInSmallSteps(t *testing.T) {

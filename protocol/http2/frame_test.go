@@ -39,8 +39,8 @@ func TestRequestLengths(t *testing.T) {
 		{"POST", "x", "a: b", "a/b", -1}, {"POST", "", "a: b", "a/b", -1}, {"POST", "x", "", "application/grpc", -1},
 	} {
 		p := newPair(t, Options{}, Options{})
-		length := int64(-2)
-		p.server.onRequest = func(st *Stream, _ bool) { length = st.Length() }
+		length, got := int64(-2), (*message)(nil)
+		p.server.onRequest = func(st *Stream, _ bool) { length, got = st.Length(), p.server.got[st.ID()] }
 		req := &protocol.Request{Method: []byte(c.method), Path: []byte("/"), Authority: []byte("h"), Headers: fields("content-type: " + c.contentType), Body: []byte(c.body)}
 		if c.trailer != "" {
 			req.Trailers = fields(c.trailer)
@@ -48,6 +48,9 @@ func TestRequestLengths(t *testing.T) {
 		p.client.c.Request(req, "http", nil)
 		if err := p.run(); err != nil || length != c.want {
 			t.Errorf("%+v: length %d, %v", c, length, err)
+		}
+		if got == nil || string(got.body) != c.body || strings.Join(got.trailers, "|") != c.trailer {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
@@ -133,5 +136,60 @@ func TestDataCounts(t *testing.T) {
 	updates(t, p, l)
 	if n := p.c.floods.data; n != 2 {
 		t.Errorf("%d frames count, want 2", n)
+	}
+}
+
+// TestControlCounts: each response to a frame of the peer counts with its bytes until Output, and nothing else does.
+func TestControlCounts(t *testing.T) {
+	var o output
+	o.enc.Reset()
+	for name, send := range map[string]func(){
+		"acknowledgement of SETTINGS": o.ackSettings, "PONG": func() { o.pong(1) }, "RST_STREAM": func() { o.resetStream(1, Cancel) },
+		"the connection's window": func() { o.reopenWindow(1) },
+	} {
+		before, control := len(o.out), o.control
+		if send(); o.control-control != len(o.out)-before {
+			t.Errorf("%s: %d bytes count as %d", name, len(o.out)-before, o.control-control)
+		}
+	}
+	control := o.control
+	o.ping(1)
+	o.openWindow(1, 1)
+	o.goAway(1, NoError)
+	if o.control != control {
+		t.Errorf("frames of our own count as %d bytes", o.control-control)
+	}
+}
+
+// TestResetWithinData: the rest of a DATA frame whose stream was reset goes nowhere, not to a stream that has begun since either.
+func TestResetWithinData(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	l.WriteData(1, true, []byte("first half, second half"))
+	data := slices.Clone(l.out.Bytes())
+	l.out.Reset()
+	if err := p.c.Feed(data[:frameHead+10]); err != nil {
+		t.Fatal(err)
+	}
+	p.c.Reset(p.c.streams.get(1), Cancel)
+	p.got[1].over = true
+	if err := p.c.Feed(data[frameHead+10:]); err != nil {
+		t.Fatal(err)
+	}
+	l.headers(3, true, strings.Split(requestLines, "|")...)
+	updates(t, p, l)
+	if first, next := p.got[1], p.got[3]; string(first.body) != "first half" || first.end || next == nil || len(next.body) != 0 || !next.end {
+		t.Errorf("%+v, then %+v", first, next)
+	}
+}
+
+// TestCloseWithinFrame: a closed Conn holds nothing of a frame that has arrived in part.
+func TestCloseWithinFrame(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	l.WritePing(false, [8]byte{})
+	if err := p.c.Feed(l.out.Bytes()[:frameHead+3]); err != nil || p.c.Buffered() != frameHead+3 || !p.c.InHead() {
+		t.Fatalf("%v, %d bytes, in a head %t", err, p.c.Buffered(), p.c.InHead())
+	}
+	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil {
+		t.Errorf("%d bytes are held", p.c.Buffered())
 	}
 }

@@ -185,7 +185,8 @@ func TestWritable(t *testing.T) {
 		}
 	}
 	send(defaultWindow, defaultWindow)
-	send(100, 100)
+	send(1, 1)
+	send(99, 99)
 	if n := grant(100); n != 0 {
 		t.Errorf("%d calls, although all was taken", n)
 	}
@@ -203,6 +204,47 @@ func TestWritable(t *testing.T) {
 	for _, st := range p.c.w.events[:cap(p.c.w.events)] {
 		if st != nil {
 			t.Error("a stream is kept for its event")
+		}
+	}
+}
+
+// TestWholeAtOnce: a message goes out at once, and its owner is released, if it fits a frame and the windows and no other waits, or
+// if it is short and not batch.
+func TestWholeAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		queued       int // bytes of messages before, each of which goes out at once
+		beside       bool
+		size         int
+		batch, wants bool
+	}{
+		{"a frame", 0, false, maxFrame, false, true},
+		{"more than a frame", 0, false, maxFrame + 1, false, false},
+		{"the window", 3 * maxFrame, false, defaultWindow - 3*maxFrame, false, true},
+		{"more than the window", 3 * maxFrame, false, defaultWindow - 3*maxFrame + 1, false, false},
+		{"short, beside another", 0, true, smallBody, false, true},
+		{"longer, beside another", 0, true, smallBody + 1, false, false},
+		{"short batch, beside another", 0, true, 1, true, false},
+		{"batch alone", 0, false, maxFrame, true, true},
+	} {
+		p := newClient(t, Options{})
+		send := func(size int, batch bool) *owner {
+			req := typical()
+			req.Body, req.Batch = pattern(size), batch
+			o := &owner{t: t}
+			p.c.Request(req, "http", o)
+			return o
+		}
+		for range c.queued / maxFrame {
+			if send(maxFrame, false).released != 1 {
+				t.Errorf("%s: a message before waits", c.name)
+			}
+		}
+		if c.beside {
+			send(2*maxFrame, false)
+		}
+		if got := send(c.size, c.batch).released == 1; got != c.wants {
+			t.Errorf("%s: goes out at once: %t", c.name, got)
 		}
 	}
 }
