@@ -130,6 +130,11 @@ func (f *finder) visit(n ast.Node) bool {
 		if n.Op == token.NOT {
 			f.add("! removed", n.OpPos, n.OpPos+1, "")
 		}
+	case *ast.ReturnStmt:
+		if last := len(n.Results) - 1; last > 0 && isError(n.Results[last]) {
+			ast.Inspect(n.Results[last], f.visit)
+			return false
+		}
 	case *ast.IncDecStmt:
 		f.replace(n.TokPos, n.Tok)
 	case *ast.AssignStmt:
@@ -163,6 +168,20 @@ func (f *finder) condition(cond ast.Expr) {
 	}
 	source := f.source[f.offset(cond.Pos()):f.offset(cond.End())]
 	f.add("negated", cond.Pos(), cond.End(), "!("+string(source)+")")
+}
+
+// isError reports whether a result is surely an error: then the results beside it mean nothing.
+func isError(result ast.Expr) bool {
+	switch x := result.(type) {
+	case *ast.Ident:
+		return strings.HasPrefix(x.Name, "Err") || strings.HasPrefix(x.Name, "err") && x.Name != "err"
+	case *ast.CallExpr:
+		if fn, ok := x.Fun.(*ast.SelectorExpr); ok {
+			of, ok := fn.X.(*ast.Ident)
+			return ok && (of.Name == "fmt" && fn.Sel.Name == "Errorf" || of.Name == "errors" && fn.Sel.Name == "New")
+		}
+	}
+	return false
 }
 
 // logs reports whether an expression calls a method of a logger, or panics: what they say is for people.

@@ -7,5 +7,5 @@
 //	equivalent.go  changes that can't be noticed, because the program does the same: equivalent.txt
 //	main.go        which packages, how many changes, and the table
 //
-// Changes are made in functions, and not to lines that log. Of each package a run tries the same changes for the same seed.
+// Changes are made in functions, and not to lines that log, or to what is returned beside an error. Of each package a run tries the same changes for the same seed.
 package main

@@ -28,6 +28,13 @@ func TestChanges(t *testing.T) {
 		{"x.log.Warn(a, 1)", nil},
 		{`panic("no")`, nil},
 		{"c := a", nil},
+		{"return 0, ErrNone", nil},
+		{"return a < 1, errNone", nil},
+		{`return 0, fmt.Errorf("no: %w", err)`, nil},
+		{`return 0, errors.New("no")`, nil},
+		{"return 0, err", []string{"0 becomes 1: return 1, err"}},
+		{"return 0, list.New()", []string{"0 becomes 1: return 1, list.New()"}},
+		{"return ErrNone == a", []string{"== becomes !=: return ErrNone != a"}},
 	} {
 		end := ""
 		if strings.HasSuffix(c.line, "{") {
