@@ -2,6 +2,7 @@ package dubbo
 
 import (
 	"encoding/json"
+	"math/big"
 	"net/url"
 	"strings"
 	"testing"
@@ -296,6 +297,38 @@ func TestJSONCallRefused(t *testing.T) {
 	} {
 		if got := isForm([]byte(contentType)); got != want {
 			t.Errorf("%q: got %v", contentType, got)
+		}
+	}
+}
+
+// TestNulls: null is a value of each type but the primitive ones.
+func TestNulls(t *testing.T) {
+	for descriptor, want := range map[string]bool{
+		"Z": false, "B": false, "C": false, "S": false, "I": false, "J": false, "F": false, "D": false,
+		"Ljava/lang/Boolean;": true, "Ljava/lang/Byte;": true, "Ljava/lang/Character;": true, "Ljava/lang/Short;": true, "Ljava/lang/Integer;": true,
+		"Ljava/lang/Long;": true, "Ljava/lang/Float;": true, "Ljava/lang/Double;": true, "Ljava/lang/String;": true, "Ljava/lang/CharSequence;": true,
+		"Ljava/math/BigDecimal;": true, "Ljava/math/BigInteger;": true, "Ljava/util/Date;": true, "[B": true, "[C": true, "[I": true, "La/B;": true,
+	} {
+		a := argument{text: []byte("null"), json: true}
+		if got := a.fits([]byte(descriptor)); got != want {
+			t.Errorf("%s may be null: %t", descriptor, got)
+		}
+	}
+}
+
+// TestIntegerBounds: an integer has the range of its type.
+func TestIntegerBounds(t *testing.T) {
+	for descriptor, bits := range map[string]uint{"B": 8, "S": 16, "I": 32, "J": 64, "Ljava/lang/Byte;": 8, "Ljava/lang/Short;": 16, "Ljava/lang/Integer;": 32, "Ljava/lang/Long;": 64, "Ljava/util/Date;": 64} {
+		most := new(big.Int).Lsh(big.NewInt(1), bits-1)
+		least := new(big.Int).Neg(most)
+		for value, want := range map[string]bool{
+			least.String(): true, new(big.Int).Sub(least, big.NewInt(1)).String(): false,
+			most.String(): false, new(big.Int).Sub(most, big.NewInt(1)).String(): true,
+		} {
+			a := argument{text: []byte(value), json: true}
+			if got := a.fits([]byte(descriptor)); got != want {
+				t.Errorf("%s may be %s: %t", descriptor, value, got)
+			}
 		}
 	}
 }

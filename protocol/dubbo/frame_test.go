@@ -207,3 +207,13 @@ func TestAppendFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestCodecs: each supported serialization has its codec, and no other has one.
+func TestCodecs(t *testing.T) {
+	for serialization := range byte(32) {
+		c, known := CodecOf(serialization)
+		if want := serialization == Hessian2 || serialization == Fastjson; known != want || known && SerializationOf(c) != serialization || !known && c != 0 {
+			t.Errorf("serialization %d: codec %d, %t", serialization, c, known)
+		}
+	}
+}

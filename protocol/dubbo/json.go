@@ -77,19 +77,16 @@ func (r *jsonReader) more(end byte) bool {
 // key reads a member's name, returned with its escapes, and the colon after it.
 func (r *jsonReader) key() []byte {
 	name := r.stringToken()
-	if !r.colon() {
-		return nil
-	}
+	r.colon()
 	return inner(name)
 }
 
-func (r *jsonReader) colon() bool {
+func (r *jsonReader) colon() {
 	if r.peek() != ':' {
 		r.fail()
-		return false
+		return
 	}
 	r.i++
-	return true
 }
 
 // skipKey reads a member's name, which may be any value in the text of fastjson, and the colon after it.

@@ -112,6 +112,15 @@ func TestFrameReaderClose(t *testing.T) {
 		}
 	}
 	l := newFrameReader("")
+	long := AppendFrame(nil, &readerFrames[4])
+	l.reader.Buffers.Most = 1 << 20
+	if err := l.reader.Feed(long[:len(long)-1], l); err != nil {
+		t.Fatal(err)
+	}
+	if l.reader.Close(); l.reader.Buffers.Kept() == 0 {
+		t.Error("the buffer of the body is not given back")
+	}
+	l = newFrameReader("")
 	if err := l.reader.Feed(wire[:HeaderSize+3], l); err != nil {
 		t.Fatal(err)
 	}
