@@ -117,31 +117,31 @@ const (
 func shapeOf(descriptor []byte) shape {
 	switch string(descriptor) {
 	case "Ljava/lang/String;", "Ljava/lang/CharSequence;", "[C":
-		return shape{formText, 0, true}
+		return shape{form: formText, nullable: true}
 	case "C", "Ljava/lang/Character;":
-		return shape{formChar, 0, len(descriptor) > 1}
+		return shape{form: formChar, nullable: len(descriptor) > 1}
 	case "Z", "Ljava/lang/Boolean;":
-		return shape{formBool, 0, len(descriptor) > 1}
+		return shape{form: formBool, nullable: len(descriptor) > 1}
 	case "B", "Ljava/lang/Byte;":
-		return shape{formInteger, 8, len(descriptor) > 1}
+		return shape{form: formInteger, bits: 8, nullable: len(descriptor) > 1}
 	case "S", "Ljava/lang/Short;":
-		return shape{formInteger, 16, len(descriptor) > 1}
+		return shape{form: formInteger, bits: 16, nullable: len(descriptor) > 1}
 	case "I", "Ljava/lang/Integer;":
-		return shape{formInteger, 32, len(descriptor) > 1}
+		return shape{form: formInteger, bits: 32, nullable: len(descriptor) > 1}
 	case "J", "Ljava/lang/Long;":
-		return shape{formInteger, 64, len(descriptor) > 1}
+		return shape{form: formInteger, bits: 64, nullable: len(descriptor) > 1}
 	case "F", "D", "Ljava/lang/Float;", "Ljava/lang/Double;":
-		return shape{formFloat, 0, len(descriptor) > 1}
+		return shape{form: formFloat, nullable: len(descriptor) > 1}
 	case "Ljava/math/BigDecimal;":
-		return shape{formDecimal, 0, true}
+		return shape{form: formDecimal, nullable: true}
 	case "Ljava/math/BigInteger;":
-		return shape{formBig, 0, true}
+		return shape{form: formBig, nullable: true}
 	case "[B":
-		return shape{formBytes, 0, true}
+		return shape{form: formBytes, nullable: true}
 	case "Ljava/util/Date;":
-		return shape{formDate, 64, true}
+		return shape{form: formDate, bits: 64, nullable: true}
 	}
-	return shape{formAny, 0, true}
+	return shape{form: formAny, nullable: true}
 }
 
 // fits reports whether the argument is a value of the type. An argument of a form must be
