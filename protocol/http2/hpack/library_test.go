@@ -113,7 +113,7 @@ func TestLibraryDecodes(t *testing.T) {
 // TestHuffman: each byte is decoded, at each place among others, into memory that is just enough.
 func TestHuffman(t *testing.T) {
 	for c := range 256 {
-		for _, fill := range []string{"", "a", "\xff", "a\xff0~"} {
+		for _, fill := range []string{"", "a", "&X*", "\xff", "a\xff0~"} {
 			for n := range 12 {
 				text := strings.Repeat(fill, n) + string([]byte{byte(c)}) + strings.Repeat(fill, 11-n)
 				code := library.AppendHuffmanString(nil, text)
@@ -123,6 +123,21 @@ func TestHuffman(t *testing.T) {
 				got, ok := appendHuffman(make([]byte, 1, 1+len(text)), code)
 				if string(got[1:]) != text || !ok {
 					t.Fatalf("%q: %q, %t", text, got[1:], ok)
+				}
+				bad := [][]byte{append(slices.Clone(code), 0xff)} // 8 bits of padding, or more
+				bits := 0
+				for i := range len(text) {
+					bits += int(codeLengths[text[i]])
+				}
+				if bits%8 != 0 { // padding with a zero at its end
+					bad = append(bad, slices.Clone(code))
+					bad[1][len(code)-1] ^= 1
+				}
+				for _, code := range bad {
+					_, counted := huffmanLen(code)
+					if _, ok := appendHuffman(make([]byte, 0, longestText(len(code))), code); ok || counted {
+						t.Fatalf("%q as %x: taken", text, code)
+					}
 				}
 			}
 		}
@@ -150,5 +165,94 @@ func TestIntegers(t *testing.T) {
 		if _, err := decode(newDecoder(), c.block); err != c.want {
 			t.Errorf("%s: %v, want %v", c.what, err, c.want)
 		}
+	}
+}
+
+// TestManyFields: fields are told apart, and found, however many are in the table and however long their names are.
+func TestManyFields(t *testing.T) {
+	for what, c := range map[string]struct {
+		fields int
+		name   func(i int) string
+	}{
+		"short names":          {100, func(i int) string { return "a" + string(rune('a'+i/26)) + string(rune('a'+i%26)) }},
+		"names of all lengths": {60, func(i int) string { return strings.Repeat("n", 1+i) }},
+	} {
+		e, d := &Encoder{}, newDecoder()
+		e.Reset()
+		indexed := 0
+		for round := range 4 {
+			for i := range c.fields {
+				n, h, ok := []byte(c.name(i)), uint64(0), false
+				var block []byte
+				if block, h, ok = e.AppendIndexed(e.Begin(nil), n, []byte("v")); ok {
+					indexed++
+				} else {
+					block = e.AppendLiteral(block, n, []byte("v"), h, Repeating, 0)
+				}
+				if got, err := decode(d, block); err != nil || !slices.Equal(got, []string{c.name(i) + ": v"}) {
+					t.Fatalf("%s, round %d, field %d: %q, %v", what, round, i, got, err)
+				}
+			}
+		}
+		if indexed < 40 {
+			t.Errorf("%s: %d were found", what, indexed)
+		}
+	}
+}
+
+// exactGrower gives exactly the memory that is asked for.
+type exactGrower struct{ given []byte }
+
+func (g *exactGrower) Grow(dst []byte, from, n int) ([]byte, int) {
+	g.given = append(make([]byte, 0, len(dst)-from+n), dst[from:]...)
+	return g.given, 0
+}
+
+// TestGrower: all memory for text is the Grower's, and text that has room needs none.
+func TestGrower(t *testing.T) {
+	const long = "a value that is too long for any room"
+	code := library.AppendHuffmanString(nil, long)
+	literal := append([]byte{0x40, 4}, "name"...)
+	whole := append(append(literal, byte(len(long))), long...)
+	coded := append(append(literal, 0x80|byte(len(code))), code...)
+	for name, block := range map[string][]byte{
+		"literal": whole, "Huffman code": coded, "index": append(slices.Clone(whole), 0xbe), "name of an entry": append(slices.Clone(whole), "\x7e\x01b"...),
+	} {
+		for _, room := range []int{0, 3, 4, 1000} {
+			d, g := newDecoder(), &exactGrower{}
+			d.Grower = g
+			d.Begin(block)
+			dst, fields := make([]byte, 0, room), 0
+			mine := dst
+			for ok := true; ; fields++ {
+				if dst, ok = d.Next(dst); !ok {
+					break
+				}
+				memory := g.given
+				if room == 1000 {
+					memory = mine
+				}
+				if &dst[:1][0] != &memory[:1][0] || string(d.Name) != "name" || string(d.Value) != long && string(d.Value) != "b" {
+					t.Errorf("%s, with room for %d bytes: %q: %q in other memory", name, room, d.Name, d.Value)
+				}
+				if room < 1000 {
+					dst = dst[:0:0]
+				}
+			}
+			if d.Err() != nil || fields == 0 || room == 1000 && g.given != nil {
+				t.Errorf("%s, with room for %d bytes: %d fields, %v", name, room, fields, d.Err())
+			}
+		}
+	}
+}
+
+// TestFirstMemory: a table begins with room for a few entries.
+func TestFirstMemory(t *testing.T) {
+	d := newDecoder()
+	if n := d.Held(); n != 0 {
+		t.Errorf("an empty table holds %d bytes", n)
+	}
+	if _, err := decode(d, []byte("\x40\x01a\x01b")); err != nil || d.Held() != 256+16*24 {
+		t.Errorf("with one entry: %d bytes, %v", d.Held(), err)
 	}
 }
