@@ -55,6 +55,9 @@ func TestLibraryEncodes(t *testing.T) {
 			if err != nil || !slices.Equal(got, want) {
 				t.Fatalf("seed %d, block %d: %v, %.300q, want %.300q", seed, block, err, got, want)
 			}
+			if n := d.Held(); n > 4*DefaultTableSize+128*24 {
+				t.Fatalf("seed %d, block %d: %d bytes held", seed, block, n)
+			}
 			if d.table.size > limit || d.table.max != limit {
 				t.Fatalf("seed %d, block %d: %d bytes in a table of %d", seed, block, d.table.size, limit)
 			}
@@ -162,8 +165,19 @@ func TestIntegers(t *testing.T) {
 		{"the name of the first of the dynamic table", []byte("\x40\x01a\x01b\x7e\x01c"), nil},
 		{"the name of the second of it", []byte("\x40\x01a\x01b\x7f\x00\x01c"), ErrIndex},
 	} {
-		if _, err := decode(newDecoder(), c.block); err != c.want {
+		got, err := decode(newDecoder(), c.block)
+		if err != c.want {
 			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+		fields := 0
+		if c.block[0] == 0x40 {
+			fields++ // that which the others refer to
+		}
+		if c.want == nil {
+			fields++
+		}
+		if len(got) != fields {
+			t.Errorf("%s: fields %q", c.what, got)
 		}
 	}
 }
@@ -254,5 +268,25 @@ func TestFirstMemory(t *testing.T) {
 	}
 	if _, err := decode(d, []byte("\x40\x01a\x01b")); err != nil || d.Held() != 256+16*24 {
 		t.Errorf("with one entry: %d bytes, %v", d.Held(), err)
+	}
+}
+
+// TestStaticTable compares the static table with the library's, both ways.
+func TestStaticTable(t *testing.T) {
+	l := library.NewDecoder(DefaultTableSize, nil)
+	for i := 1; i <= StaticLen; i++ {
+		want, err := l.DecodeFull([]byte{0x80 | byte(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decode(newDecoder(), []byte{0x80 | byte(i)}); err != nil || !slices.Equal(got, []string{want[0].Name + ": " + want[0].Value}) {
+			t.Errorf("%d: %q, %v, want %v", i, got, err, want)
+		}
+		if first := staticIndex(want[0].Name); string(static[first].name) != want[0].Name || first > i || first < i && string(static[first+1].name) != want[0].Name {
+			t.Errorf("%s: index %d, want that of the first with the name", want[0].Name, first)
+		}
+	}
+	if i := staticIndex("x-other"); i != 0 {
+		t.Errorf("another name has index %d", i)
 	}
 }
