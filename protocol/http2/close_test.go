@@ -36,6 +36,25 @@ func TestGracefulGoAway(t *testing.T) {
 	}
 }
 
+// TestDrainTwice: a second Drain says nothing, and neither does one after the end.
+func TestDrainTwice(t *testing.T) {
+	p := newServer(t, Options{})
+	p.c.Output(1 << 20)
+	p.c.Drain()
+	if n := len(p.c.Output(1 << 20)); n != frameHead+8+frameHead+8 {
+		t.Errorf("%d bytes, want a GOAWAY and a PING", n)
+	}
+	if p.c.Drain(); p.c.Ready() {
+		t.Error("says it again")
+	}
+	failed := newServer(t, Options{})
+	_ = failed.c.Feed([]byte("GET"))
+	failed.c.Output(1 << 20)
+	if failed.c.Drain(); failed.c.Ready() {
+		t.Error("says it after the end")
+	}
+}
+
 // TestUnprocessed checks which requests a GOAWAY rules out.
 func TestUnprocessed(t *testing.T) {
 	p := newPair(t, Options{}, Options{})

@@ -261,7 +261,8 @@ func TestLateResets(t *testing.T) {
 // TestEarlyResponsesCount checks that a response that ends before its request is useful work.
 func TestEarlyResponsesCount(t *testing.T) {
 	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
-	p.c.handler = &early{p}
+	e := &early{peer: p}
+	p.c.handler, p.c.requests = e, e
 	l.out.WriteString(Preface)
 	l.WriteSettings()
 	l.WriteSettingsAck()
@@ -275,16 +276,25 @@ func TestEarlyResponsesCount(t *testing.T) {
 			t.Fatalf("%v after %d responses", err, i)
 		}
 	}
+	if e.sent != 1000 {
+		t.Errorf("%d responses were sent", e.sent)
+	}
 }
 
 // early responds to a request that is not complete, and ends it.
-type early struct{ *peer }
+type early struct {
+	*peer
+	sent int
+}
 
 func (e *early) OnRequest(st *Stream, _ bool) {
 	e.c.Respond(st, &protocol.Response{Status: 429}, nil)
 }
 
-func (e *early) OnSent(st *Stream) { e.c.Reset(st, NoError) }
+func (e *early) OnSent(st *Stream) {
+	e.sent++
+	e.c.Reset(st, NoError)
+}
 
 // TestLongHeadInParts checks that a head of up to twice the limit does no harm to other streams.
 func TestLongHeadInParts(t *testing.T) {

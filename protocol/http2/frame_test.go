@@ -189,7 +189,13 @@ func TestCloseWithinFrame(t *testing.T) {
 	if err := p.c.Feed(l.out.Bytes()[:frameHead+3]); err != nil || p.c.Buffered() != frameHead+3 || !p.c.InHead() {
 		t.Fatalf("%v, %d bytes, in a head %t", err, p.c.Buffered(), p.c.InHead())
 	}
-	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil {
+	st := p.c.streams.get(1)
+	st.Owner = p
+	p.c.Ping(1)
+	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil || p.c.Output(1000) != nil {
 		t.Errorf("%d bytes are held", p.c.Buffered())
+	}
+	if st.ID() != 0 || st.Owner != nil {
+		t.Errorf("stream %d is not over", st.ID())
 	}
 }

@@ -40,8 +40,8 @@ func TestInterim(t *testing.T) {
 	if s, want := strings.Join(got.interim, " "), "103 [link: </a> link: </b>] 102 [] 100 []"; s != want {
 		t.Errorf("interim responses %s, want %s", s, want)
 	}
-	if !got.head || got.res.Status != 200 {
-		t.Errorf("head %t, status %d", got.head, got.res.Status)
+	if !got.head || !got.end || got.why != nil || got.res.Status != 200 {
+		t.Errorf("head %t, end %t, %v, status %d", got.head, got.end, got.why, got.res.Status)
 	}
 }
 

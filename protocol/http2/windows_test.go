@@ -81,6 +81,9 @@ func TestWindowsGivenBack(t *testing.T) {
 	if p.c.Consumed(st, 1); updates(t, p, l) != 1 {
 		t.Error("the stream's is not given back")
 	}
+	if p.c.Consumed(st, 1); updates(t, p, l) != 0 || st.recv != window/4 || st.given != 1 {
+		t.Errorf("then the client may send %d bytes, and %d were taken", st.recv, st.given)
+	}
 	l.data(window / 4)
 	updates(t, p, l)
 	if m := p.got[1]; m.why != nil || len(m.body) != window+window/4 {
@@ -104,13 +107,15 @@ func TestConnectionWindow(t *testing.T) {
 
 // TestPaddingGivenBack: padding takes no window for long, since no handler takes it.
 func TestPaddingGivenBack(t *testing.T) {
-	p, l := receiver(t, 1000, true)
-	for range 10 {
-		l.WriteDataPadded(1, false, make([]byte, 10), make([]byte, 200))
-	}
-	updates(t, p, l)
-	if m := p.got[1]; m.why != nil || len(m.body) != 100 {
-		t.Errorf("%d bytes, %v", len(m.body), m.why)
+	for _, c := range []struct{ frames, content, padding int }{{10, 10, 200}, {600, 1, 0}} {
+		p, l := receiver(t, 1000, true)
+		for range c.frames {
+			l.WriteDataPadded(1, false, make([]byte, c.content), make([]byte, c.padding))
+		}
+		updates(t, p, l)
+		if m := p.got[1]; m.why != nil || len(m.body) != c.frames*c.content {
+			t.Errorf("%+v: %d bytes, %v", c, len(m.body), m.why)
+		}
 	}
 }
 
@@ -154,10 +159,14 @@ func TestNotReady(t *testing.T) {
 		req.Body = pattern(40_000)
 		p.c.Request(req, "http", nil)
 	}
+	sent := 0
 	for i := 0; p.c.Ready(); i++ {
-		if p.c.Output(1 << 20); i > 10 {
+		if sent += len(p.c.Output(1 << 20)); i > 10 {
 			t.Fatal("still ready")
 		}
+	}
+	if sent > defaultWindow+1000 { // with heads
+		t.Errorf("%d bytes are sent, many of them frames without DATA", sent)
 	}
 	if w := &p.c.w; w.window != 0 || w.held != 80_000-defaultWindow {
 		t.Errorf("%d bytes wait for a window of %d", w.held, w.window)
@@ -245,6 +254,25 @@ func TestWholeAtOnce(t *testing.T) {
 		}
 		if got := send(c.size, c.batch).released == 1; got != c.wants {
 			t.Errorf("%s: goes out at once: %t", c.name, got)
+		}
+	}
+}
+
+// TestSentMemory: what was sent of the pieces of a long body does not stay in memory.
+func TestSentMemory(t *testing.T) {
+	p, l := newClient(t, Options{}), newLibrary()
+	l.WriteSettings()
+	st := p.c.RequestHead(typical(), "http", -1, false)
+	p.c.Send(st, make([]byte, defaultWindow))
+	for range 100 {
+		p.c.Send(st, make([]byte, sendBound))
+		l.WriteWindowUpdate(0, sendBound/2)
+		l.WriteWindowUpdate(st.ID(), sendBound/2)
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		if n := cap(st.buf.B); n > 4*sendBound {
+			t.Fatalf("%d bytes of memory for %d", n, len(st.data))
 		}
 	}
 }
