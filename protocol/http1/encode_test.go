@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -287,6 +288,26 @@ func TestSplitHead(t *testing.T) {
 		b := []byte(c.head + strings.Repeat("x", c.size-len(c.head)))
 		if head, rest := SplitHead(b); len(head) != c.want || len(head)+len(rest) != len(b) {
 			t.Errorf("%d bytes behind %q: cut into %d and %d", c.size, c.head, len(head), len(rest))
+		}
+	}
+}
+
+// TestHeadInOnePiece: the memory for a head is enough at once.
+func TestHeadInOnePiece(t *testing.T) {
+	var hs []protocol.Header
+	for range 10 {
+		hs = append(hs, hdr("Name-Of-A-Header", strings.Repeat("value ", 30))...)
+	}
+	req, resp := request("GET", "/path", "authority.test", hs, nil, ""), response(200, "", hs, nil, "")
+	for name, head := range map[string]func() []byte{
+		"request":  func() []byte { return AppendRequestHead(nil, req) },
+		"response": func() []byte { return AppendResponseHead(nil, resp, ResponseFlags{Minor: 1, Close: true}) },
+	} {
+		if n := testing.AllocsPerRun(100, func() { head() }); n != 1 && !racetest.Enabled {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if b := head(); cap(b) > 2*len(b) {
+			t.Errorf("%s: %d bytes of memory for %d", name, cap(b), len(b))
 		}
 	}
 }

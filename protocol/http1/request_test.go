@@ -56,6 +56,7 @@ var acceptedRequests = []acceptCase{
 	{"6.2 length 0", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "POST|/|h|", "keep length=0", "", ""},
 	{"6.2 length of a GET", "GET / HTTP/1.0\r\nContent-Length: 2\r\n\r\nab", "GET|/||", "1.0 length=2", "ab", ""},
 	{"/10.1.1 expect", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\nab", "POST|/|h|", "keep expect length=2", "ab", ""},
+	{"/10.1.1 expect with a byte of content", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na", "POST|/|h|", "keep expect length=1", "a", ""},
 	{"/10.1.1 expect in 1.0 is ignored", "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab", "POST|/||", "1.0 length=2", "ab", ""},
 	{"/10.1.1 expect without content", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n", "POST|/|h|", "keep", "", ""},
 	{"7.1 chunks", chunkedHead + "5\r\nhello\r\n00A\r\n, big wide\r\n6\r\n world\r\n0\r\n\r\n", "POST|/|h|", "keep chunked", "hello, big wide world", ""},
@@ -149,6 +150,16 @@ func TestAbsoluteForm(t *testing.T) {
 		_, err := DecodeRequest([]byte("GET "+c.target+" HTTP/1.1\r\nHost: h\r\n\r\n"), &req, &h, testLimits)
 		if err != c.want || err == nil && (h.Absolute != c.absolute || h.HTTPS != c.https) {
 			t.Errorf("%+v: absolute %t, https %t, %v", c, h.Absolute, h.HTTPS, err)
+		}
+	}
+}
+
+// TestBareCRAtOnce checks that the second byte is enough to refuse a first line.
+func TestBareCRAtOnce(t *testing.T) {
+	for in, want := range map[string]error{"\r": ErrIncomplete, "\r\n": ErrIncomplete, "\rG": ErrBareCR, "\r\r": ErrBareCR, "\n": ErrBadRequestLine} {
+		var req protocol.Request
+		if _, err := DecodeRequest([]byte(in), &req, new(Head), testLimits); err != want {
+			t.Errorf("%q: %v, want %v", in, err, want)
 		}
 	}
 }
