@@ -36,6 +36,28 @@ func TestGracefulGoAway(t *testing.T) {
 	}
 }
 
+// TestResponseRefused: a response that nobody takes ends its stream, and no other.
+func TestResponseRefused(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	p.server.onRequest = func(st *Stream, _ bool) {
+		p.server.c.ResponseHead(st, typicalResponse())
+	}
+	p.client.refuse = true
+	st := p.client.c.Request(typical(), "http", nil)
+	id := st.ID()
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.server.got[id]; st.ID() != 0 || m.reset == nil || *m.reset != Cancel || p.client.c.StreamCount() != 0 || p.server.c.StreamCount() != 0 {
+		t.Errorf("stream %d, %+v", st.ID(), m)
+	}
+	p.client.refuse = false
+	next := p.client.c.Request(typical(), "http", nil).ID()
+	if err := p.run(); err != nil || !p.client.got[next].head {
+		t.Errorf("the next: %v", err)
+	}
+}
+
 // TestDrainTwice: a second Drain says nothing, and neither does one after the end.
 func TestDrainTwice(t *testing.T) {
 	p := newServer(t, Options{})
@@ -46,6 +68,23 @@ func TestDrainTwice(t *testing.T) {
 	}
 	if p.c.Drain(); p.c.Ready() {
 		t.Error("says it again")
+	}
+	for _, c := range []struct {
+		name  string
+		c     *Conn
+		data  uint64
+		final bool
+	}{
+		{"another PONG", p.c, 1, false}, {"the PONG of no Drain", newServer(t, Options{}).c, drainPing, false}, {"the PONG", p.c, drainPing, true},
+	} {
+		if !c.c.usable() || c.c.state == connPreface {
+			if err := c.c.Feed(append([]byte(Preface), appendFrame(nil, 0, frameSettings, 0, 0)...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.c.Feed(appendPing(nil, flagAck, c.data)); err != nil || c.c.Final() != c.final {
+			t.Errorf("%s: final %t, %v", c.name, c.c.Final(), err)
+		}
 	}
 	failed := newServer(t, Options{})
 	_ = failed.c.Feed([]byte("GET"))
@@ -78,6 +117,53 @@ func TestUnprocessed(t *testing.T) {
 	}
 	if p.client.got[a].reset != nil || p.server.got[b] != nil {
 		t.Error("the wrong stream ended")
+	}
+}
+
+// resetter resets another stream when it hears of the end of one.
+type resetter struct {
+	*peer
+	other *Stream
+}
+
+func (r *resetter) OnReset(st *Stream, code Code, why *Error) {
+	r.peer.OnReset(st, code, why)
+	if other := r.other; other != nil {
+		r.other = nil
+		r.c.Reset(other, Cancel)
+	}
+}
+
+// TestUnprocessedReset checks that a handler may end other streams while it hears which were not processed.
+func TestUnprocessedReset(t *testing.T) {
+	p := newClient(t, Options{})
+	r := &resetter{peer: p}
+	p.c.handler, p.c.responses = r, r
+	for range 2 {
+		p.c.Request(typical(), "http", nil)
+	}
+	r.other = p.c.streams.get(3)
+	wire := appendGoAway(appendFrame(nil, 0, frameSettings, 0, 0), 0, NoError)
+	if err := p.c.Feed(wire); err != nil || p.c.StreamCount() != 0 || p.got[1] == nil || p.got[1].why != ErrUnprocessed || p.got[3] != nil {
+		t.Errorf("%v, %d streams", err, p.c.StreamCount())
+	}
+}
+
+// TestForgottenResets checks frames on streams that we have reset so long ago that we have forgotten it.
+func TestForgottenResets(t *testing.T) {
+	p, l := newServer(t, Options{Streams: 1000}), newLibrary()
+	p.refuse = true
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	for i := range uint32(resetMemory + 1) {
+		l.headers(2*i+1, false, strings.Split(requestLines, "|")...)
+	}
+	for _, id := range []uint32{1, 3, 2*resetMemory + 1} {
+		l.WriteData(id, false, []byte("late"))
+		l.headers(id, true, strings.Split(requestLines, "|")...)
+	}
+	if err := l.feed(p); err != nil || p.c.streams.resets.evicted != 1 {
+		t.Errorf("%v, up to stream %d is forgotten", err, p.c.streams.resets.evicted)
 	}
 }
 

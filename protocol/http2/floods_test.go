@@ -62,6 +62,12 @@ var abuse = []struct {
 	{"PRIORITY", Floods{Others: 20}, func(l *library, i int) {
 		l.WritePriority(uint32(2*i+1), xhttp2.PriorityParam{StreamDep: 0})
 	}, ErrOthers},
+	{"RST_STREAM of a stream that is over", Floods{Others: 20}, func(l *library, i int) {
+		if i == 0 {
+			l.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+		}
+		l.WriteRSTStream(1, xhttp2.ErrCodeCancel)
+	}, ErrOthers},
 	{"unknown frames", Floods{Others: 20}, func(l *library, _ int) { l.WriteRawFrame(77, 0, 0, []byte("x")) }, ErrOthers},
 	{"CONTINUATION", Floods{Continuations: 20}, func(l *library, i int) {
 		if i == 0 {

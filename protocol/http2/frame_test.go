@@ -1,10 +1,13 @@
 package http2
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -195,7 +198,98 @@ func TestCloseWithinFrame(t *testing.T) {
 	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil || p.c.Output(1000) != nil {
 		t.Errorf("%d bytes are held", p.c.Buffered())
 	}
+	p.c.Ping(1)
+	p.c.Drain()
+	if err := p.c.Feed([]byte("anything")); err != nil || p.c.Ready() || p.c.Buffered() != 0 {
+		t.Errorf("it goes on: %v, ready %t, %d bytes", err, p.c.Ready(), p.c.Buffered())
+	}
 	if st.ID() != 0 || st.Owner != nil {
 		t.Errorf("stream %d is not over", st.ID())
+	}
+}
+
+// TestRequestsCount: completed requests are useful work, and no other.
+func TestRequestsCount(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	p.server.onRequest = func(st *Stream, _ bool) {
+		if st.ID() == 1 {
+			p.server.c.Reset(st, Cancel)
+			p.server.got[1].over = true
+			return
+		}
+		p.server.c.Respond(st, typicalResponse(), nil)
+	}
+	for range 4 {
+		p.client.c.Request(typical(), "http", nil)
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if client, server := p.client.c.floods.requests, p.server.c.floods.requests; client != 3 || server != 3 {
+		t.Errorf("%d and %d requests count, want 3", client, server)
+	}
+}
+
+// TestIdsOfBefore: a connection knows nothing of the streams of the one before.
+func TestIdsOfBefore(t *testing.T) {
+	for name, end := range map[string]func(p *peer){
+		"ended": func(p *peer) { p.c.Respond(p.c.streams.get(1), typicalResponse(), nil) },
+		"reset": func(p *peer) { p.c.Reset(p.c.streams.get(1), Cancel) },
+	} {
+		p, l := newServer(t, Options{}), newLibrary()
+		for range 2 {
+			l.out.WriteString(Preface)
+			l.WriteSettings()
+			l.headers(1, true, strings.Split(requestLines, "|")...)
+			if err := l.feed(p); err != nil {
+				t.Fatal(err)
+			}
+			end(p)
+			if err := l.feed(p); err != nil {
+				t.Fatal(err)
+			}
+			opts := p.c.opts
+			p.c.Close()
+			p.got = map[uint32]*message{}
+			p.c.InitServer(opts, p)
+			l = newLibrary()
+		}
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		for _, id := range []uint32{3, 1} { // 1 was passed over
+			l.headers(id, true, strings.Split(requestLines, "|")...)
+		}
+		if err := l.feed(p); err != error(ErrStreamID) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestControlFrames compares the frames without DATA and heads with those of the library.
+func TestControlFrames(t *testing.T) {
+	for name, c := range map[string]struct {
+		ours   []byte
+		theirs func(f *xhttp2.Framer) error
+	}{
+		"RST_STREAM":    {appendRSTStream(nil, 5, Cancel), func(f *xhttp2.Framer) error { return f.WriteRSTStream(5, xhttp2.ErrCodeCancel) }},
+		"WINDOW_UPDATE": {appendWindowUpdate(nil, 5, 1<<20), func(f *xhttp2.Framer) error { return f.WriteWindowUpdate(5, 1<<20) }},
+		"PING":          {appendPing(nil, 0, 0x0102030405060708), func(f *xhttp2.Framer) error { return f.WritePing(false, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}) }},
+		"PONG":          {appendPing(nil, flagAck, 1), func(f *xhttp2.Framer) error { return f.WritePing(true, [8]byte{7: 1}) }},
+		"GOAWAY":        {appendGoAway(nil, 7, EnhanceYourCalm), func(f *xhttp2.Framer) error { return f.WriteGoAway(7, xhttp2.ErrCodeEnhanceYourCalm, nil) }},
+	} {
+		var b bytes.Buffer
+		if err := c.theirs(xhttp2.NewFramer(&b, nil)); err != nil || !bytes.Equal(c.ours, b.Bytes()) {
+			t.Errorf("%s: % x, want % x, %v", name, c.ours, b.Bytes(), err)
+		}
+	}
+	var o output
+	o.settings(settingValue{settingInitialWindow, 100}, settingValue{settingMaxStreams, 7})
+	o.ackSettings()
+	var b bytes.Buffer
+	f := xhttp2.NewFramer(&b, nil)
+	_ = f.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 100}, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 7})
+	_ = f.WriteSettingsAck()
+	if !bytes.Equal(o.out, b.Bytes()) {
+		t.Errorf("SETTINGS: % x, want % x", o.out, b.Bytes())
 	}
 }

@@ -50,7 +50,7 @@ type peer struct {
 	t                  testing.TB
 	c                  *Conn
 	got                map[uint32]*message
-	refuse, hold       bool // NewRequest returns nil; the body's window is not given back
+	refuse, hold       bool // NewRequest and NewResponse return nil; the body's window is not given back
 	settings, barriers int
 	full               bool // no head may grow
 	asked              []int
@@ -147,6 +147,9 @@ func (p *peer) MayGrow(_ *Stream, n int) bool {
 func (p *peer) OnNoRoom(st *Stream) { p.of(st).noRoom = true }
 
 func (p *peer) NewResponse(st *Stream) (*protocol.Response, *bytebufferpool.ByteBuffer) {
+	if p.refuse {
+		return nil, nil
+	}
 	m := p.of(st)
 	return &m.res, &m.buf
 }

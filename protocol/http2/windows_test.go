@@ -276,3 +276,30 @@ func TestSentMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestInitialWindow: DATA goes as far as the initial window of its stream, and not in empty frames.
+func TestInitialWindow(t *testing.T) {
+	for _, window := range []int{0, 1, 100, maxFrame, maxFrame + 1} {
+		p := newClient(t, Options{})
+		if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingInitialWindow, window)); err != nil {
+			t.Fatal(err)
+		}
+		req := typical()
+		req.Body = pattern(maxFrame + 2)
+		p.c.Request(req, "http", nil)
+		out := p.c.Output(1 << 20)[len(Preface):]
+		sent := 0
+		for ; len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+			f := parseFrame(out)
+			if f.typ != frameData {
+				continue
+			}
+			if sent += f.length; f.length == 0 {
+				t.Errorf("window %d: an empty frame", window)
+			}
+		}
+		if sent != window {
+			t.Errorf("window %d: %d bytes are sent", window, sent)
+		}
+	}
+}
