@@ -50,6 +50,29 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestUsualLoad: a load that answers usually have is not hot.
+func TestUsualLoad(t *testing.T) {
+	var p Pool[string]
+	for range recentMost {
+		p.addAll(0, abc, Answer[string]{Pending: 5, Latency: 10 * ms})
+	}
+	p.addAll(0, abc, Answer[string]{Pending: 5, Latency: 10 * ms}, Answer[string]{Pending: 4, Latency: 50 * ms})
+	if got, _ := p.Take(anyEndpoint); got != "a" {
+		t.Errorf("got %q, want the quicker one of two cold ones", got)
+	}
+}
+
+// TestOldAnswer: the last answer, too, is of no use once it is too old.
+func TestOldAnswer(t *testing.T) {
+	for age, want := range map[time.Duration]bool{5*ms - 1: true, 5 * ms: false} {
+		var p Pool[string]
+		p.addAll(0, abc, Answer[string]{Latency: 10 * ms})
+		if got := p.Enough(age, 1); got != want {
+			t.Errorf("after %v: %t", age, got)
+		}
+	}
+}
+
 // TestHotAmongHot: if all are hot, the least load counts, not the latency.
 func TestHotAmongHot(t *testing.T) {
 	var p Pool[string]

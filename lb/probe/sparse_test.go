@@ -70,6 +70,32 @@ func TestSparseNotAtFirst(t *testing.T) {
 	}
 }
 
+// TestSparseBounds: each bound of sparse traffic.
+func TestSparseBounds(t *testing.T) {
+	for _, c := range []struct {
+		requests, endpoints int // requests in the last second
+		others              float64
+		latency             time.Duration
+		want                bool
+	}{
+		{1, 2, 1, 10 * ms, true}, {1, 1, 1, 10 * ms, false},
+		{rateMost - 1, 10, 1, 10 * ms, true}, {rateMost, 10, 1, 10 * ms, false},
+		{1, 2, othersLeast, 10 * ms, true}, {1, 2, othersLeast - .01, 10 * ms, false},
+		{1, 2, 1, latencyLeast, true}, {1, 2, 1, latencyLeast - 1, false},
+		{8, 3, 1, 500 * ms, true}, {8, 2, 1, 500 * ms, false}, // the next report comes just as the last one is old
+	} {
+		s := Sparse{began: true, at: time.Hour, others: c.others}
+		s.Observe(time.Hour+time.Second, &Traffic{Requests: uint64(c.requests), Endpoints: c.endpoints, Latency: c.latency})
+		if s.On() != c.want || s.rate != float64(c.requests) {
+			t.Errorf("%+v: sparse %t, at %v a second", c, s.On(), s.rate)
+		}
+		before := s
+		if s.Observe(time.Hour+time.Second, &Traffic{Requests: 1000}); s != before {
+			t.Errorf("%+v: a second look at the same time sees %+v", c, s)
+		}
+	}
+}
+
 // TestPatience: waits in vain become rarer, up to one in skipMost. After a wait with answers each request waits again.
 func TestPatience(t *testing.T) {
 	var p Patience
@@ -86,6 +112,11 @@ func TestPatience(t *testing.T) {
 	for !p.Waits() {
 	}
 	p.Answered()
+	for range 2 {
+		if !p.Waits() {
+			t.Error("a request skipped its wait after one with answers")
+		}
+	}
 	p.InVain()
 	if p.Waits() || !p.Waits() {
 		t.Error("not one request skipped its wait, after one in vain that followed one with answers")
