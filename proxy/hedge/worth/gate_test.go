@@ -88,3 +88,39 @@ func TestUnknown(t *testing.T) {
 		}
 	}
 }
+
+// TestJudge: when hedges become fewer, and when more.
+func TestJudge(t *testing.T) {
+	type step struct {
+		took, saved time.Duration
+		times       int
+		oneIn       int
+	}
+	for name, steps := range map[string][]step{
+		"nothing is saved":                 {{ms, 0, 63, 1}, {ms, 0, 1, 8}, {ms, 0, 15, 8}, {ms, 0, 1, 64}, {ms, 0, 1000, 64}},
+		"too little for all, not for half": {{128 * ms, ms, 90, 1}, {128 * ms, ms, 7, 8}},
+		"enough":                           {{95 * ms, ms, 1000, 1}},
+		"enough for more":                  {{ms, 0, 64, 8}, {48 * ms, ms, 31, 8}, {48 * ms, ms, 1, 1}},
+		"enough for these, not for more":   {{ms, 0, 64, 8}, {49 * ms, ms, 1000, 8}},
+	} {
+		var g Gate
+		for i, s := range steps {
+			for range s.times {
+				g.Judge(s.took, s.saved)
+			}
+			if g.OneIn() != s.oneIn {
+				t.Errorf("%s: after step %d one in %d decisions may hedge, want one in %d", name, i, g.OneIn(), s.oneIn)
+			}
+		}
+	}
+	var g Gate
+	for range 256 {
+		g.Unknown()
+	}
+	for range 1000 {
+		g.Judge(ms, 0)
+	}
+	if g.OneIn() != 1 {
+		t.Errorf("one in %d decisions may hedge, although nobody knows what hedges save", g.OneIn())
+	}
+}
