@@ -76,6 +76,7 @@ func TestFastjsonInvocationRefused(t *testing.T) {
 		calls(`""`, `{"group":1}`):        "group that is no string",
 		calls(`""`, `{"group":"\u0067"}`): "escape in the group",
 		calls(`""`, `{"gr\u006fup":"g"}`): "escape in the name group",
+		calls(`""`, `{"\u0067roup":"g"}`): "escape at the start of the name group",
 		calls(`""`, `{"path":null}`):      "attachment path without a value",
 		calls(`""`, `{"a":1}}`):           "bytes after the attachments",
 		arguments(256):                    "too many arguments",
