@@ -98,6 +98,12 @@ func TestOldOutcomes(t *testing.T) {
 			t.Errorf("after %v: %+v, want %v good", age, r.halves, want)
 		}
 	}
+	var two Record
+	two.Count(0, true)
+	two.Count(model.half, true)
+	if two.Expire(2 * model.half); two.halves[0].good+two.halves[1].good != 1 {
+		t.Errorf("of two halves: %+v, want the later one", two.halves)
+	}
 	var r Record
 	for i, good := range []bool{false, false, true, false} {
 		r.Count(0, good)
@@ -112,7 +118,7 @@ func TestEnoughLatencies(t *testing.T) {
 	var r Record
 	for n := uint32(1); n <= model.enough; n++ {
 		r.CountLatency(0, 7)
-		if mean, ok := r.Mean(); ok != (n == model.enough) || ok && mean != 7 {
+		if mean, ok := r.Mean(); ok != (n == model.enough) || ok && mean != 7 || !ok && mean != 0 {
 			t.Errorf("of %d: %v, %t", n, mean, ok)
 		}
 	}
@@ -129,6 +135,7 @@ func TestFailing(t *testing.T) {
 	}{
 		{"no rules", Rules{}, 0, 1000, 0, false},
 		{"enough in a row", Rules{Consecutive: 5}, 10, 5, ByConsecutive, true},
+		{"one in a row", Rules{Consecutive: 1}, 10, 1, ByConsecutive, true},
 		{"too few in a row", Rules{Consecutive: 5}, 10, 4, 0, false},
 		{"a low rate", Rules{SuccessRate: .5}, 9, 11, BySuccessRate, true},
 		{"the least rate", Rules{SuccessRate: .5}, 10, 10, 0, false},
