@@ -67,6 +67,10 @@ func TestLaterThan(t *testing.T) {
 			t.Errorf("than %v: %v, want %v", latency, got, want)
 		}
 	}
+	one := of(0, 1, 0)
+	if got := one.LaterThan(ms); got != 1 {
+		t.Errorf("of one: %v", got)
+	}
 	if got := new(Distribution).LaterThan(ms); got != 0 {
 		t.Errorf("of none: %v", got)
 	}
@@ -125,6 +129,16 @@ func TestWindow(t *testing.T) {
 	}
 	if s := w.Read(9*width, width); s.Samples() != 4 {
 		t.Errorf("%d samples of two halves with two each", s.Samples())
+	}
+}
+
+// TestLastBucket: it has all latencies from its lower bound on.
+func TestLastBucket(t *testing.T) {
+	const top = time.Microsecond << topBits
+	for _, d := range []time.Duration{LowOf(Buckets - 1), top - 1, top, top + time.Microsecond, 2 * top} {
+		if got := BucketOf(d); got != Buckets-1 {
+			t.Errorf("%v is in bucket %d, want %d", d, got, Buckets-1)
+		}
 	}
 }
 
