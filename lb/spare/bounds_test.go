@@ -108,7 +108,9 @@ func TestUsual(t *testing.T) {
 	if u.Known() {
 		t.Error("known before the first load")
 	}
-	u.Add(10)
+	if u.Add(10); !u.Known() {
+		t.Error("not known after the first load")
+	}
 	if u.Add(20); !u.Known() || u.Load() != 15 {
 		t.Errorf("of 10 and 20: %v, known %t", u.Load(), u.Known())
 	}
