@@ -131,3 +131,31 @@ func TestForget(t *testing.T) {
 		t.Errorf("took %q", e)
 	}
 }
+
+// TestNextRequest: what counts is the latency of the next request, which finds one more than the load.
+func TestNextRequest(t *testing.T) {
+	var p Pool[string]
+	for range recentMost {
+		p.addAll(0, abc, Answer[string]{Pending: 5, Latency: 20 * ms})
+	}
+	p.addAll(0, abc, Answer[string]{Latency: 30 * ms}, Answer[string]{Pending: 1, Latency: 16 * ms})
+	if got, _ := p.Take(anyEndpoint); got != "a" {
+		t.Errorf("got %q, want that with 30 ms for the next, not 32", got)
+	}
+}
+
+// TestFullPool: a full pool drops its oldest answer. It may count the hottest of all as cold.
+func TestFullPool(t *testing.T) {
+	p := Pool[int]{Rules: Rules{Enough: 1, Uses: 1, Hot: 1, Life: .5}}
+	for i := range 3 * recentMost {
+		p.Add(Answer[int]{From: i, Weight: 1, Latency: 10 * ms, At: time.Duration(i)})
+		for k := range p.answers {
+			if want := i + 1 - len(p.answers) + k; p.answers[k].From != want {
+				t.Fatalf("answer %d is of endpoint %d, want %d", k, p.answers[k].From, want)
+			}
+		}
+	}
+	if len(p.answers) != poolMost {
+		t.Errorf("%d answers, want %d", len(p.answers), poolMost)
+	}
+}

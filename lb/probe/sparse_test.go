@@ -131,3 +131,29 @@ func TestWaitOf(t *testing.T) {
 		}
 	}
 }
+
+// TestRate: the rate follows the requests within a second.
+func TestRate(t *testing.T) {
+	for took, want := range map[time.Duration]float64{time.Second / 4: 10 + (400-10)/4., time.Second: 100, 2 * time.Second: 50, 10 * time.Second: 10} {
+		s := Sparse{began: true, at: time.Hour, requests: 7, rate: 10}
+		if s.Observe(time.Hour+took, &Traffic{Requests: 107}); s.rate != want {
+			t.Errorf("100 requests in %v after 10 a second: %v, want %v", took, s.rate, want)
+		}
+	}
+}
+
+// TestSkips: each wait in vain doubles the requests that do not wait.
+func TestSkips(t *testing.T) {
+	var p Patience
+	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 64, 64} {
+		if !p.Waits() {
+			t.Fatal("does not wait")
+		}
+		p.InVain()
+		for n := range want {
+			if p.Waits() {
+				t.Errorf("waits after %d requests, want %d", n, want)
+			}
+		}
+	}
+}
