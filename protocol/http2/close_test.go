@@ -149,6 +149,55 @@ func TestUnprocessedReset(t *testing.T) {
 	}
 }
 
+// TestFramesBehindGoAway: what still comes of a stream that began behind the last one is dropped, and counts.
+func TestFramesBehindGoAway(t *testing.T) {
+	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, false, strings.Split(requestLines, "|")...)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	p.c.GoAway(NoError)
+	l.headers(3, false, strings.Split(requestLines, "|")...)
+	for range 4 {
+		l.WriteData(3, false, []byte("dropped"))
+	}
+	l.headers(3, true, "a: b")
+	l.WriteData(1, true, []byte("taken"))
+	if err := l.feed(p); err != nil || p.got[3] != nil || string(p.got[1].body) != "taken" {
+		t.Fatalf("%v, %+v", err, p.got[3])
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		l.headers(3, true, "a: b")
+		err = l.feed(p)
+	}
+	if err != error(ErrOthers) {
+		t.Errorf("then %v", err)
+	}
+}
+
+// TestHeadersOnForgottenStreams: HEADERS on streams that we may have reset count.
+func TestHeadersOnForgottenStreams(t *testing.T) {
+	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	p.c.streams.latest, p.c.streams.resets.evicted = 11, 9
+	var err error
+	n := 0
+	for ; err == nil && n < 100; n++ {
+		l.headers(7, true, strings.Split(requestLines, "|")...)
+		err = l.feed(p)
+	}
+	if err != error(ErrOthers) || n != 20 {
+		t.Errorf("%v at the HEADERS number %d, want %v at 20: empty SETTINGS count, too", err, n, ErrOthers)
+	}
+}
+
 // TestForgottenResets checks frames on streams that we have reset so long ago that we have forgotten it.
 func TestForgottenResets(t *testing.T) {
 	p, l := newServer(t, Options{Streams: 1000}), newLibrary()

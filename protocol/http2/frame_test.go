@@ -3,11 +3,13 @@ package http2
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -291,5 +293,64 @@ func TestControlFrames(t *testing.T) {
 	_ = f.WriteSettingsAck()
 	if !bytes.Equal(o.out, b.Bytes()) {
 		t.Errorf("SETTINGS: % x, want % x", o.out, b.Bytes())
+	}
+}
+
+// TestStatuses: each status is encoded, by an index or as text.
+func TestStatuses(t *testing.T) {
+	var o output
+	o.enc.Reset()
+	d := hpack.NewDecoder(4096, nil)
+	for range 3 {
+		for status := 100; status < 600; status++ {
+			o.out = o.enc.Begin(o.out[:0])
+			o.status(status)
+			if got, err := d.DecodeFull(o.out); err != nil || len(got) != 1 || got[0].Name != ":status" || got[0].Value != fmt.Sprint(status) {
+				t.Fatalf("%d: %v, %v", status, got, err)
+			}
+		}
+	}
+}
+
+// TestIsText compares the check by words with that of each byte.
+func TestIsText(t *testing.T) {
+	for n := 1; n <= 25; n++ {
+		for at := range n {
+			for c := range 256 {
+				for _, fill := range []byte("aZ \xff") {
+					b := bytes.Repeat([]byte{fill}, n)
+					b[at] = byte(c)
+					if want := c == '\t' || c >= ' ' && c != 0x7f; isText(b) != want {
+						t.Fatalf("%q is text: %t", b, !want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestShortResponses: which frames a response without a body has.
+func TestShortResponses(t *testing.T) {
+	for trailers, want := range map[string][]string{
+		"": {"HEADERS :status=200 content-length=0 END"}, "a: b": {"HEADERS :status=200", "HEADERS a=b END"}, "a: b|c: d": {"HEADERS :status=200", "HEADERS a=b c=d END"},
+	} {
+		p, l := newServer(t, Options{}), newLibrary()
+		p.onRequest = func(st *Stream, _ bool) {
+			res := &protocol.Response{Status: 200, DeclaredLength: -1}
+			if trailers != "" {
+				res.Trailers = fields(strings.Split(trailers, "|")...)
+			}
+			p.c.Respond(st, res, nil)
+		}
+		l.out.WriteString(Preface)
+		l.WriteSettings()
+		l.headers(1, true, strings.Split(requestLines, "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(l.frames(t), func(f string) bool { return !strings.HasPrefix(f, "HEADERS") && !strings.HasPrefix(f, "DATA") })
+		if !slices.Equal(got, want) {
+			t.Errorf("trailers %q: %q", trailers, got)
+		}
 	}
 }

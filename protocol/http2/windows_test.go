@@ -195,9 +195,12 @@ func TestWritable(t *testing.T) {
 	}
 	send(defaultWindow, defaultWindow)
 	send(1, 1)
+	if grant(1); p.c.w.held != 0 || st.Held() != 0 {
+		t.Errorf("a byte is not sent: %d, %d", p.c.w.held, st.Held())
+	}
 	send(99, 99)
-	if n := grant(100); n != 0 {
-		t.Errorf("%d calls, although all was taken", n)
+	if n := grant(99); n != 0 || st.Held() != 0 {
+		t.Errorf("%d calls, although all was taken; %d bytes are held", n, st.Held())
 	}
 	send(sendBound+1, sendBound)
 	send(1, 0)
@@ -301,5 +304,18 @@ func TestInitialWindow(t *testing.T) {
 		if sent != window {
 			t.Errorf("window %d: %d bytes are sent", window, sent)
 		}
+	}
+}
+
+// TestReadyWithBoth: a message and a batch message that wait make a Conn ready.
+func TestReadyWithBoth(t *testing.T) {
+	p := newClient(t, Options{})
+	for _, batch := range []bool{false, true} {
+		req := typical()
+		req.Body, req.Batch = pattern(30_000), batch
+		p.c.Request(req, "http", nil)
+	}
+	if p.c.Output(1); !p.c.Ready() {
+		t.Error("not ready")
 	}
 }

@@ -180,6 +180,19 @@ func TestLower(t *testing.T) {
 	}
 }
 
+// Only tokens are names.
+func TestLowerTokens(t *testing.T) {
+	const tokens = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for c := range 256 {
+		for n := range 12 {
+			name := append(bytes.Repeat([]byte{'a'}, n), byte(c))
+			if want := strings.IndexByte(tokens, byte(c)) >= 0; lower(name) != want {
+				t.Errorf("%q is a name: %t", name, !want)
+			}
+		}
+	}
+}
+
 // FuzzDecode compares the decoder with the library's on any input of several blocks, and the
 // memory with its bound.
 func FuzzDecode(f *testing.F) {

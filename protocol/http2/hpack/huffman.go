@@ -97,7 +97,7 @@ func appendHuffman(dst, src []byte) (_ []byte, ok bool) {
 		e := uint(short[bits>>(64-firstBits)])
 		if e == 0 {
 			if e = longCode(bits); e == 0 {
-				return dst[:used], n < 8 && bits == ^uint64(0)<<(64-n)
+				return dst[:used], false // EOS
 			}
 		}
 		if e&0xff > n {
