@@ -68,6 +68,15 @@ var abuse = []struct {
 		}
 		l.WriteRSTStream(1, xhttp2.ErrCodeCancel)
 	}, ErrOthers},
+	{"PONG of nothing", Floods{Others: 20}, func(l *library, _ int) { l.WritePing(true, [8]byte{1}) }, ErrOthers},
+	{"DATA of a stream that we have reset", Floods{Others: 20}, func(l *library, i int) {
+		if i == 0 {
+			l.headers(1, false, ":method: GET", ":scheme: http", ":path: /", ":authority: h")
+			l.AllowIllegalWrites = true
+			l.WriteWindowUpdate(1, 0)
+		}
+		l.WriteData(1, false, []byte("x"))
+	}, ErrOthers},
 	{"unknown frames", Floods{Others: 20}, func(l *library, _ int) { l.WriteRawFrame(77, 0, 0, []byte("x")) }, ErrOthers},
 	{"CONTINUATION", Floods{Continuations: 20}, func(l *library, i int) {
 		if i == 0 {

@@ -354,3 +354,52 @@ func TestShortResponses(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnersReleased: an owner is released if its message can't be sent, and by Close.
+func TestOwnersReleased(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	var st *Stream
+	p.server.onRequest = func(of *Stream, _ bool) {
+		if st = of; of.ID() < 7 { // until fields are in the tables
+			p.server.c.Respond(of, typicalResponse(), nil)
+		}
+	}
+	waits := &owner{t: t}
+	for range 4 {
+		p.client.c.Request(typical(), "http", nil)
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := typicalResponse()
+	long.Body = pattern(100_000)
+	p.server.c.Respond(st, long, waits)
+	again := &owner{t: t}
+	if p.server.c.Respond(st, typicalResponse(), again); again.released != 1 || waits.released != 0 {
+		t.Errorf("a second response: %d and %d owners are released", again.released, waits.released)
+	}
+	if n := p.server.c.Interned(); n <= p.server.c.w.enc.Held() || n <= p.server.c.heads.interned() || p.server.c.w.enc.Held() == 0 {
+		t.Errorf("%d bytes of tables, with %d and %d", n, p.server.c.w.enc.Held(), p.server.c.heads.interned())
+	}
+	if p.server.c.Close(); waits.released != 1 {
+		t.Errorf("closed: %d owners are released", waits.released)
+	}
+	over := &owner{t: t}
+	if p.server.c.Respond(st, typicalResponse(), over); over.released != 1 {
+		t.Errorf("of a stream that is over: %d owners are released", over.released)
+	}
+}
+
+// TestNoAuthority: a request without an authority has no field for it.
+func TestNoAuthority(t *testing.T) {
+	p, l := newClient(t, Options{}), newLibrary()
+	l.feed(p)
+	l.in.Reset()
+	p.c.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/")}, "http", nil)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.frames(t); !slices.Equal(got, []string{"HEADERS :method=GET :scheme=http :path=/ END"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -97,6 +97,7 @@ func TestRequestRules(t *testing.T) {
 		{requestLines + "|transfer-encoding: chunked", ErrField},
 		{requestLines + "|upgrade: h2c", ErrField},
 		{requestLines + "|te: gzip", ErrField},
+		{requestLines + "|content-length: 1", ErrLength},
 		{requestLines + "|content-length: 5", ErrLength}, // without a body
 		{requestLines + "|content-length: x", ErrLength},
 		{requestLines + "|content-length: +0", ErrLength},
@@ -185,6 +186,8 @@ func TestLengths(t *testing.T) {
 		{"3", []string{"ab"}, false, ErrLength},
 		{"3", []string{"ab"}, true, ErrLength},
 		{"3", []string{"ab", "cd"}, false, ErrLength},
+		{"0", []string{"x"}, false, ErrLength},
+		{"0", []string{"x"}, true, ErrLength},
 	} {
 		p, l := newServer(t, Options{}), newLibrary()
 		l.out.WriteString(Preface)
@@ -228,6 +231,7 @@ func TestResponseRules(t *testing.T) {
 		{"GET", ":status: 20:", ErrPseudo},
 		{"GET", ":status: 2/0", ErrPseudo},
 		{"GET", strings.Repeat(":status: 100~", maxInterim) + responseLines, nil},
+		{"GET", responseLines + "|content-length: 1", ErrLength},
 		{"GET", responseLines + "|content-length: 7", ErrLength},
 		{"GET", "a: b", ErrPseudo},
 		{"GET", ":status: 99", ErrPseudo},

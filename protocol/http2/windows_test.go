@@ -64,6 +64,22 @@ func TestStreamWindow(t *testing.T) {
 	}
 }
 
+// TestWindowOfBefore: a stream that began before the client knew our window has no more than that once the client knows.
+func TestWindowOfBefore(t *testing.T) {
+	p, l := receiver(t, 1000, false)
+	l.WriteSettingsAck()
+	l.data(1000)
+	updates(t, p, l)
+	if m := p.got[1]; m.why != nil || len(m.body) != 1000 {
+		t.Errorf("%d bytes, %v", len(m.body), m.why)
+	}
+	l.data(1)
+	updates(t, p, l)
+	if m := p.got[1]; m.why != ErrStreamFlow {
+		t.Errorf("a byte more: %v", m.why)
+	}
+}
+
 // TestWindowsGivenBack: a window is given back once a quarter of it was received, or taken.
 func TestWindowsGivenBack(t *testing.T) {
 	const window = 1 << 20 // a quarter of the connection's
