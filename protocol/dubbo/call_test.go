@@ -332,3 +332,25 @@ func TestIntegerBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeNumbers: a number that no double can have is no hessian2.
+func TestLargeNumbers(t *testing.T) {
+	for _, body := range []string{`{"args":[1e999]}`, `{"args":[[-1e999]]}`, `{"args":[1e999],"types":["double"]}`} {
+		call := parsed(t, jsonCall("/a.B/m", body))
+		if _, err := call.AppendFrame(nil, Hessian2, 1); err != ErrBadArgument {
+			t.Errorf("%s: %v", body, err)
+		}
+		if _, err := call.AppendFrame(nil, Fastjson, 1); err != nil {
+			t.Errorf("%s in fastjson: %v", body, err)
+		}
+	}
+}
+
+// TestOneUnit: which texts are a char of Java.
+func TestOneUnit(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "a": true, "é": true, "\uffff": true, "\U00010000": false, "ab": false, "a\u0301": false} {
+		if got := isOneUnit([]byte(text)); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
