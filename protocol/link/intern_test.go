@@ -76,6 +76,9 @@ func TestDefineLimits(t *testing.T) {
 		_, a := newLink(t, Settings{}, ReaderLimits{})
 		for i := range c.texts {
 			feed(t, a, define(i, c.size))
+			if n := a.r.Interned(); c.size == 1 && i == 0 && n != leastEntries*entryMemory+textBlock {
+				t.Errorf("one text takes %d bytes", n)
+			}
 		}
 		if err := a.r.Feed(define(c.texts, 1)); err != ErrDefine {
 			t.Errorf("too many %s: %v", c.name, err)
