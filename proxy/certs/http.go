@@ -32,6 +32,14 @@ var httpProtocols = []string{"http/1.1"}
 // serverProtocols are those that a listener offers, in the order of its preference.
 var serverProtocols = []string{"h2", "http/1.1"}
 
+// serverSuites are the cipher suites of TLS 1.2 that a listener accepts: those with forward secrecy and authenticated
+// encryption. Those of TLS 1.3 all have both.
+var serverSuites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 // maxSessions bounds the sessions of a client's configuration, which are forgotten with it. The
 // one unused for longest is forgotten first.
 const maxSessions = 512
@@ -42,6 +50,7 @@ func (s *Source) httpServer(own []tls.Certificate, roots *x509.CertPool, lists *
 	h := s.opt.HTTP
 	c := &tls.Config{
 		MinVersion:                  cmp.Or(h.MinVersion, tls.VersionTLS12),
+		CipherSuites:                serverSuites,
 		Certificates:                own,
 		NextProtos:                  serverProtocols,
 		DynamicRecordSizingDisabled: true,

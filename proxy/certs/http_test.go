@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,7 @@ func TestHTTPCheck(t *testing.T) {
 	}
 }
 
+<<<<<<< HEAD
 // TestHTTPClients: which clients a server accepts, by its mode and peers.
 func TestHTTPClients(t *testing.T) {
 	ca, other := testcerts.New(t), testcerts.New(t)
@@ -220,5 +222,32 @@ func TestLinkClientFor(t *testing.T) {
 	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test"}}))
 	if s := open(t, d, "a.test"); s.ClientFor("127.0.0.1:1", "b.test") != s.Client() {
 		t.Error("a name changes the configuration")
+=======
+// TestHTTPCipherSuites: with TLS 1.2 a server accepts no cipher suite without forward secrecy or authenticated encryption.
+func TestHTTPCipherSuites(t *testing.T) {
+	ca := testcerts.New(t)
+	d := testcerts.NewDir(t, ca, nil, nil)
+	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test"}}))
+	server := openHTTP(t, d, HTTP{})
+	accepted := 0
+	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		if !slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		serverErr, clientErr := handshake(t, server.Server(), &tls.Config{
+			MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID}, InsecureSkipVerify: true,
+		})
+		ok := serverErr == nil && clientErr == nil
+		good := strings.HasPrefix(suite.Name, "TLS_ECDHE_") && (strings.Contains(suite.Name, "_GCM_") || strings.Contains(suite.Name, "_POLY1305_"))
+		if ok && !good {
+			t.Errorf("accepted: %s", suite.Name)
+		}
+		if ok {
+			accepted++
+		}
+	}
+	if accepted != 3 { // of the six good ones those that fit the key
+		t.Errorf("%d suites are accepted, want 3", accepted)
+>>>>>>> 8448cbae (proxy/certs: accept no cipher suite without AEAD on HTTPS listeners)
 	}
 }
