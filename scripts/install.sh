@@ -10,8 +10,8 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, frameworks
-	openssl                                       # soak, tls
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, sslyze, frameworks
+	openssl                                       # soak, tls, sslyze
 	maven                                         # interop-dubbo, http-proxy, grpc, triple, frameworks
 	nghttp2-client                                # http2
 	unzip                                         # grpc

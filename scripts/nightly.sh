@@ -25,7 +25,7 @@ suite scripts/fuzz.sh "${FUZZ:-1h}"
 suite env SEEDS=100000 scripts/sim.sh
 # Another part of the matrix each night: all of it in two months.
 suite go test ./proxy/sim/queues -count 1 -timeout 0 -run '^TestMatrix$' -every 61 -from $((10#$(date +%j) % 61))
-for name in compose-check cost interop interop-dubbo triple grpc connect cloudwego http2 http-cache http-proxy streams tracing differential dashboard; do
+for name in compose-check cost interop interop-dubbo triple grpc connect cloudwego http2 http-cache http-proxy sslyze streams tracing differential dashboard; do
 	suite "scripts/$name.sh"
 done
 for name in http2 grpc streams reload attack; do
