@@ -10,7 +10,7 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, sslyze, frameworks
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, sslyze, frameworks, autobahn
 	openssl                                       # soak, tls, sslyze
 	maven                                         # interop-dubbo, http-proxy, grpc, triple, frameworks
 	nghttp2-client                                # http2
@@ -21,7 +21,7 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme, frameworks
 	mount                                         # chaos, frameworks
 	systemd                                       # test: systemd-analyze
-	debootstrap openssh-client rpm skopeo umoci   # packages; strictness
+	debootstrap openssh-client rpm skopeo umoci   # packages; strictness, differential, autobahn
 	apache2-bin haproxy lighttpd nginx            # differential, sockets; tls and http2, too
 	zookeeper                                     # zookeeper-source
 	gunicorn python3-aiohttp python3-hypercorn    # differential

@@ -81,3 +81,29 @@ attend() {
 
 # attend_for SECONDS COMMAND... is attend with a time limit.
 attend_for() { attend timeout --kill-after=30 "$@"; }
+
+# debian RELEASE ROOT PACKAGE... unpacks another release of Debian with some packages below ROOT,
+# unless that has been done. Needs debootstrap, root and the network.
+debian() {
+	local release=$1 root=$2 mirror
+	shift 2
+	if [[ -e $root/complete ]]; then return; fi
+	need debootstrap
+	mirror=$(awk '/^URIs:/ { print $2; exit } $1 == "deb" { print $2; exit }' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+	rm -rf "$root"
+	mkdir -p "${root%/*}"
+	if ! debootstrap --variant=minbase --include="$(IFS=, && echo "$*")" "$release" "$root" "$mirror" >"$root.log" 2>&1; then
+		tail "$root.log" >&2
+		exit 1
+	fi
+	touch "$root/complete"
+}
+
+# debian_program ROOT PATH FILE writes FILE, which runs a program of such a Debian without a
+# chroot, with its own C library.
+debian_program() {
+	local libraries
+	libraries=$(printf '%s:' "$1"/usr/lib/*-linux-gnu)
+	printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "$1"/usr/lib/*-linux-gnu/ld-linux*.so.* "${libraries%:}" "$1/$2" >"$3"
+	chmod +x "$3"
+}

@@ -123,7 +123,7 @@ var cloudwegoWays = map[string]startSidecars{
 	"two": func(t *testing.T, listens, speaks string, endpoints ...string) (p *harness.Process, addr string) {
 		var links []string
 		for _, endpoint := range endpoints {
-			links = append(links, grpcSidecar(t, "link", speaks, endpoint))
+			links = append(links, passingOn(t, "link", speaks, endpoint))
 		}
 		return hedgingSidecar(t, listens, "link", links...)
 	},

@@ -44,17 +44,22 @@ var moreInteropCases = map[string]map[string][]string{
 	"grpcio": {"client_compressed_unary": {"java", "grpcio"}, "server_compressed_unary": grpcLanguages},
 }
 
-// interopWays returns the address at which a client reaches the server at addr, by way.
-var interopWays = map[string]func(t *testing.T, addr string) string{
-	"direct": func(_ *testing.T, addr string) string { return addr },
-	"one":    func(t *testing.T, addr string) string { return grpcSidecar(t, "http", "grpc", addr) },
-	"two": func(t *testing.T, addr string) string {
-		return grpcSidecar(t, "http", "link", grpcSidecar(t, "link", "grpc", addr))
-	},
+// waysTo returns, by name, the ways to a server that speaks a protocol: each returns the address at which a client
+// reaches the server at addr.
+func waysTo(protocol string) map[string]func(t *testing.T, addr string) string {
+	return map[string]func(t *testing.T, addr string) string{
+		"direct": func(_ *testing.T, addr string) string { return addr },
+		"one":    func(t *testing.T, addr string) string { return passingOn(t, "http", protocol, addr) },
+		"two": func(t *testing.T, addr string) string {
+			return passingOn(t, "http", "link", passingOn(t, "link", protocol, addr))
+		},
+	}
 }
 
-// grpcSidecar starts a sidecar with one listener and one service, and returns the address of the listener.
-func grpcSidecar(t *testing.T, listens, speaks, endpoint string) (addr string) {
+var interopWays = waysTo("grpc")
+
+// passingOn starts a sidecar with one listener and one service, and returns the address of the listener.
+func passingOn(t *testing.T, listens, speaks, endpoint string) (addr string) {
 	t.Helper()
 	addr = harness.FreeAddrs(t, 1)[0]
 	p := harness.Start(t, fmt.Sprintf(`
