@@ -11,9 +11,10 @@
 #
 # Needs Go, and of Debian's packages those that install.sh names for it, found in PATH and
 # /usr/sbin. Without --short, needs Maven and Java 17 (Jetty, Tomcat), and venv
-# (differential/requirements.txt), too.
+# (differential/requirements.txt), too; scripts/peers.sh brings newer versions of nginx and HAProxy.
 #
 #   VENV=DIR   keeps that Python environment from run to run
+#   PEERS=DIR  keeps the newer nginx and HAProxy from run to run; default in the user's cache
 #   KEEP=DIR   keeps the program of Hertz in DIR
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,9 +33,11 @@ case ${1:-} in
 	servers=whole
 	need java mvn
 	virtual_python differential scripts/differential/requirements.txt
+	peers=$(realpath -m "${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-peers}")
+	scripts/peers.sh "$peers"
 	timeout 900 mvn --quiet --batch-mode -f scripts/differential/java/pom.xml package
 	target=$PWD/scripts/differential/java/target
-	export DIFFERENTIAL_VENV=$python DIFFERENTIAL_JAVA="$target/classes:$target/lib/*"
+	export DIFFERENTIAL_PEERS=$peers/bin DIFFERENTIAL_VENV=$python DIFFERENTIAL_JAVA="$target/classes:$target/lib/*"
 	;;
 *)
 	echo "usage: scripts/differential.sh [--short]" >&2

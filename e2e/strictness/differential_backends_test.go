@@ -34,6 +34,7 @@ const (
 	venvPython   = "DIFFERENTIAL_VENV"   // an interpreter with those of PyPI
 	javaClasses  = "DIFFERENTIAL_JAVA"   // a class path
 	cloudwego    = "DIFFERENTIAL_HERTZ"  // the program of scripts/cloudwego
+	newestPeers  = "DIFFERENTIAL_PEERS"  // the folder of the programs that scripts/peers.sh brings
 )
 
 func pythonBackends(suffix, needs string) []backend {
@@ -72,6 +73,8 @@ func backends() []backend {
 		python("waitress", "waitress", "--no-clear-untrusted-proxy-headers", "--listen", "$LISTEN", "app:wsgi"),
 		python("daphne", "daphne", "-v", "0", "-b", "$HOST", "-p", "$PORT", "app:asgi"),
 		python("granian", "granian", "--interface", "asgi", "--log-level", "critical", "--host", "$HOST", "--port", "$PORT", "app:asgi"),
+		backend{"nginx-newest", newestPeers, "nginx.conf", []string{"$" + newestPeers + "/nginx", "-e", "stderr", "-c", "$CONFIG"}},
+		backend{"haproxy-newest", newestPeers, "haproxy.cfg", []string{"$" + newestPeers + "/haproxy", "-db", "-f", "$CONFIG"}},
 		backend{"jetty", javaClasses, "", []string{"java", "-cp", "$" + javaClasses, "Echo", "jetty", "$PORT"}},
 		backend{"tomcat", javaClasses, "", []string{"java", "-cp", "$" + javaClasses, "Echo", "tomcat", "$PORT"}})
 }

@@ -35,7 +35,7 @@ func TestDifferential(t *testing.T) {
 	var runs []*differentialRun
 	t.Run("to", func(t *testing.T) {
 		for _, b := range backends() {
-			if *differential == "short" && (b.needs == venvPython || b.needs == javaClasses) {
+			if *differential == "short" && slices.Contains([]string{venvPython, javaClasses, newestPeers}, b.needs) {
 				continue
 			}
 			r := &differentialRun{name: b.name}
