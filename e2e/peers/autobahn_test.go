@@ -55,7 +55,7 @@ func newAutobahnSpec(t *testing.T) *autobahnSpec {
 	if *autobahn == "" {
 		t.Skip("needs another program: see scripts/autobahn.sh")
 	}
-	s := &autobahnSpec{Outdir: t.TempDir(), Cases: []string{"*"}, None: map[string]any{}}
+	s := &autobahnSpec{Outdir: t.TempDir(), Cases: []string{"*"}, Less: []string{}, None: map[string]any{}}
 	if *autobahnLess != "" {
 		s.Less = strings.Split(*autobahnLess, ",")
 	}
