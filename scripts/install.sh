@@ -14,7 +14,7 @@ packages=(
 	openssl                                       # soak, tls, sslyze
 	maven                                         # interop-dubbo, http-proxy, grpc, triple, frameworks
 	nghttp2-client                                # http2
-	unzip                                         # grpc
+	unzip                                         # grpc, oss-fuzz
 	wrk                                           # interop, cost
 	strace valgrind                               # cost
 	chromium                                      # dashboard
@@ -29,6 +29,7 @@ packages=(
 )
 if [[ ${1:-} == --all ]]; then
 	packages+=(docker.io docker-compose) # compose-check, contest
+	packages+=(clang libclang-rt-14-dev zip) # oss-fuzz
 	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy, frameworks
 fi
 

@@ -22,6 +22,7 @@ suite() {
 
 suite env FUZZTIME=0 scripts/test.sh --long
 suite scripts/fuzz.sh "${FUZZ:-1h}"
+suite scripts/oss-fuzz.sh 2
 suite env SEEDS=100000 scripts/sim.sh
 # Another part of the matrix each night: all of it in two months.
 suite go test ./proxy/sim/queues -count 1 -timeout 0 -run '^TestMatrix$' -every 61 -from $((10#$(date +%j) % 61))
@@ -50,7 +51,7 @@ suite "${privileged[@]}" scripts/zookeeper-source.sh
 suite "${privileged[@]}" scripts/frameworks.sh
 suite "${privileged[@]}" scripts/strictness.sh
 suite "${privileged[@]}" scripts/differential.sh
-suite "${privileged[@]}" scripts/autobahn.sh
+suite "${privileged[@]}" scripts/autobahn.sh --short
 suite scripts/soak.sh "${SOAK:-30m}"
 suite scripts/build.sh --lab --check
 if "${privileged[@]}" scripts/engine.sh true; then

@@ -60,6 +60,47 @@ func TestTestingNamesFuzzTargets(t *testing.T) {
 			named[n], dir = true, n.dir
 		}
 	}
+	for _, n := range fuzzTargets(t) {
+		if !named[n] {
+			t.Errorf("docs/testing.md lacks %+v", n)
+		}
+		delete(named, n)
+	}
+	for n := range named {
+		t.Errorf("docs/testing.md has %+v, which does not exist", n)
+	}
+}
+
+// TestOSSFuzzBuildsTargets checks that oss-fuzz/build.sh names every fuzz target and no other, and only dictionaries that
+// exist.
+func TestOSSFuzzBuildsTargets(t *testing.T) {
+	text := must.ReadFile(t, "../../oss-fuzz/build.sh")
+	_, list, _ := strings.Cut(string(text), "targets='\n")
+	list, _, _ = strings.Cut(list, "'\n")
+	built := map[inPackage]bool{}
+	for line := range strings.Lines(list) {
+		words := strings.Fields(line)
+		if len(words) < 2 || len(words) > 3 {
+			t.Fatalf("want PACKAGE TARGET [DICTIONARY]: %q", line)
+		}
+		built[inPackage{words[0], words[1]}] = true
+		if len(words) == 3 {
+			must.ReadFile(t, filepath.Join("../../oss-fuzz/dictionaries", words[2]+".dict"))
+		}
+	}
+	for _, n := range fuzzTargets(t) {
+		if !built[n] {
+			t.Errorf("oss-fuzz/build.sh lacks %+v", n)
+		}
+		delete(built, n)
+	}
+	for n := range built {
+		t.Errorf("oss-fuzz/build.sh has %+v, which does not exist", n)
+	}
+}
+
+// fuzzTargets lists all fuzz targets with their packages.
+func fuzzTargets(t *testing.T) (all []inPackage) {
 	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
 	err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -71,20 +112,14 @@ func TestTestingNamesFuzzTargets(t *testing.T) {
 		}
 		dir, err := filepath.Rel("../..", filepath.Dir(path))
 		for _, m := range target.FindAllSubmatch(source, -1) {
-			n := inPackage{filepath.ToSlash(dir), string(m[1])}
-			if !named[n] {
-				t.Errorf("docs/testing.md lacks %+v", n)
-			}
-			delete(named, n)
+			all = append(all, inPackage{filepath.ToSlash(dir), string(m[1])})
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range named {
-		t.Errorf("docs/testing.md has %+v, which does not exist", n)
-	}
+	return all
 }
 
 // inPackage is the name of a test, and the directory of its package.

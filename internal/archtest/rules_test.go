@@ -400,7 +400,7 @@ var layers = []layer{
 		"helpers of the build and of tests are leaves",
 	},
 	{
-		[]string{"scripts/...", "docker/...", "examples/..."},
+		[]string{"scripts/...", "docker/...", "examples/...", "oss-fuzz"},
 		[]string{"..."},
 		"not part of the sidecar",
 	},
