@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets for OSS-Fuzz, whose builder runs it at the repository's root and has
-# compile_native_go_fuzzer_v2. scripts/oss-fuzz.sh runs it without OSS-Fuzz.
+# Builds the fuzz targets for OSS-Fuzz, whose builder runs it at the root of a clone and has
+# compile_native_go_fuzzer_v2. It adds files to the clone. scripts/oss-fuzz.sh runs it without OSS-Fuzz.
 #
 #   ONLY=REGEXP   of "package target": only those that match
 set -euo pipefail
@@ -92,6 +92,21 @@ grep -q writeSeed "$work/fuzz.go" || { echo "$0: this Go runs seeds in another w
 printf '{"Replace": {"%s/fuzz.go": "%s/fuzz.go", "%s/seeds.go": "%s/oss-fuzz/seeds.go"}}' \
 	"$goroot/src/testing" "$work" "$goroot/src/testing" "$PWD" >"$work/overlay.json"
 
+# folder PACKAGE TARGET sets folder to that of the target. The builder takes tests only as a part of
+# their package: those of a package x_test become the package of a folder of their own.
+folder() {
+	folder=$1
+	if ! grep -qE '^package \w+_test$' "$(grep -lE "^func $2\\(" "$1"/*_test.go)"; then return; fi
+	folder=$1/ossfuzz
+	if [[ -d $folder ]]; then return; fi
+	mkdir "$folder"
+	for file in $(go list -f '{{join .XTestGoFiles " "}}' "./$1"); do
+		sed -E 's/^package \w+_test$/package ossfuzz/' "$1/$file" >"$folder/$file"
+	done
+	if [[ -d $1/testdata ]]; then cp -r "$1/testdata" "$folder"; fi
+	if [[ -e $1/export_test.go ]]; then mv "$1/export_test.go" "$1/export_ossfuzz.go"; fi
+}
+
 # seeds PACKAGE TARGET NAME zips the seeds of a target.
 seeds() {
 	mkdir "$work/$3"
@@ -102,7 +117,8 @@ seeds() {
 while read -r package target dictionary; do
 	if [[ ! "$package $target" =~ ${ONLY:-Fuzz} ]]; then continue; fi
 	name=${package//\//_}_$target
-	seeds "$package" "$target" "$name"
-	compile_native_go_fuzzer_v2 "$module/$package" "$target" "$name"
+	folder "$package" "$target"
+	seeds "$folder" "$target" "$name"
+	compile_native_go_fuzzer_v2 "$module/$folder" "$target" "$name"
 	if [[ -n $dictionary ]]; then cp "$work/$dictionary.dict" "$OUT/$name.dict"; fi
 done <<<"$targets"

@@ -14,11 +14,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
-need clang unzip zip
+need clang git unzip zip
 workspace
-seconds=${1:-2} out=$dir/out
-mkdir -p "$out" "$dir/corpus"
-OUT=$out ONLY=${2:-.} PATH=$PWD/scripts/oss-fuzz:$PATH oss-fuzz/build.sh
+seconds=${1:-2} out=$dir/out source=$dir/source
+mkdir -p "$out" "$source" "$dir/corpus"
+git ls-files --cached --others --exclude-standard | tar --create --files-from - | tar --extract --directory "$source"
+(cd "$source" && OUT=$out ONLY=${2:-.} PATH=$source/scripts/oss-fuzz:$PATH GOFLAGS="-buildvcs=false -trimpath" oss-fuzz/build.sh)
 
 passed=0 failed=0
 for program in "$out"/*; do

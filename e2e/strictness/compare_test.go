@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ func TestStrictnessBesideProxies(t *testing.T) {
 	if !*withProxies {
 		t.Skip("needs nginx, HAProxy and Envoy: see scripts/strictness.sh")
 	}
-	cases, err := corpus.Requests(corpusDir)
+	cases, err := corpus.Requests(os.DirFS(corpusDir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -226,7 +227,7 @@ func tellBeginning(t *testing.T, client *strictClient, replica *corpus.Replica) 
 // TestStrictResponses: the caller of an application gets the response that the corpus
 // accepts, or a 502, and the next requests get their own.
 func TestStrictResponses(t *testing.T) {
-	cases, err := corpus.Responses(corpusDir)
+	cases, err := corpus.Responses(os.DirFS(corpusDir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -62,8 +63,8 @@ func TestDifferential(t *testing.T) {
 }
 
 func differentialCases(t *testing.T) []corpus.Case {
-	cases, err := corpus.Requests(corpusDir)
-	more, err2 := corpus.Requests(differentialDir)
+	cases, err := corpus.Requests(os.DirFS(corpusDir))
+	more, err2 := corpus.Requests(os.DirFS(differentialDir))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -86,13 +85,13 @@ func (c *Case) Open() bool {
 }
 
 // Requests reads the cases of all request files in the folder.
-func Requests(dir string) ([]Case, error) { return read(filepath.Join(dir, "requests-*.txt"), true) }
+func Requests(dir fs.FS) ([]Case, error) { return read(dir, "requests-*.txt", true) }
 
 // Responses reads the cases of all response files in the folder.
-func Responses(dir string) ([]Case, error) { return read(filepath.Join(dir, "responses-*.txt"), false) }
+func Responses(dir fs.FS) ([]Case, error) { return read(dir, "responses-*.txt", false) }
 
-func read(pattern string, requests bool) (all []Case, err error) {
-	files, err := filepath.Glob(pattern)
+func read(dir fs.FS, pattern string, requests bool) (all []Case, err error) {
+	files, err := fs.Glob(dir, pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func read(pattern string, requests bool) (all []Case, err error) {
 	}
 	r := reader{requests: requests, names: map[string]bool{}}
 	for _, name := range files {
-		if err := r.file(name); err != nil {
+		if err := r.file(dir, name); err != nil {
 			return nil, err
 		}
 	}
@@ -123,8 +122,8 @@ type block struct {
 	lines []string
 }
 
-func (r *reader) file(name string) error {
-	f, err := os.Open(name)
+func (r *reader) file(dir fs.FS, name string) error {
+	f, err := dir.Open(name)
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (r *reader) file(name string) error {
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
-		where := fmt.Sprintf("%s:%d", filepath.Base(name), n)
+		where := fmt.Sprintf("%s:%d", name, n)
 		if strings.TrimRight(line, " \t\r") != line || strings.Contains(line, "\t") {
 			return fmt.Errorf("%s: blanks that can't be seen: write \\s or \\t", where)
 		}

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -15,9 +16,9 @@ func readText(t *testing.T, kind, text string) ([]Case, error) {
 	dir := t.TempDir()
 	must.WriteFile(t, filepath.Join(dir, kind+"-a.txt"), text)
 	if kind == "requests" {
-		return Requests(dir)
+		return Requests(os.DirFS(dir))
 	}
-	return Responses(dir)
+	return Responses(os.DirFS(dir))
 }
 
 func TestRequests(t *testing.T) {

@@ -2,7 +2,9 @@ package http1
 
 import (
 	"bytes"
+	"embed"
 	"errors"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +16,23 @@ import (
 
 var corpusLimits = &protocol.Limits{Header: corpus.HeaderLimit, Headers: corpus.HeadersLimit, Message: corpus.MessageLimit}
 
+// corpusFiles has the corpus in the program, which may run without the repository to fuzz.
+//
+//go:embed testdata/*.txt
+var corpusFiles embed.FS
+
+func corpusFolder(tb testing.TB) fs.FS {
+	tb.Helper()
+	dir, err := fs.Sub(corpusFiles, "testdata")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
 func corpusRequests(tb testing.TB) []corpus.Case {
 	tb.Helper()
-	cases, err := corpus.Requests("testdata")
+	cases, err := corpus.Requests(corpusFolder(tb))
 	if err != nil || len(cases) < 300 {
 		tb.Fatalf("%d requests, %v", len(cases), err)
 	}
@@ -25,7 +41,7 @@ func corpusRequests(tb testing.TB) []corpus.Case {
 
 func corpusResponses(tb testing.TB) []corpus.Case {
 	tb.Helper()
-	cases, err := corpus.Responses("testdata")
+	cases, err := corpus.Responses(corpusFolder(tb))
 	if err != nil || len(cases) < 100 {
 		tb.Fatalf("%d responses, %v", len(cases), err)
 	}

@@ -2,8 +2,8 @@ package http2
 
 import (
 	"bytes"
+	_ "embed" // of frameFile
 	"encoding/hex"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,15 +11,14 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
+//go:embed testdata/frames.txt
+var frameFile string
+
 // FuzzFrames checks that any input causes no panic and bounded memory, and has the same outcome
 // whole and byte by byte, on both sides.
 func FuzzFrames(f *testing.F) {
-	text, err := os.ReadFile("testdata/frames.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
 	var wire []byte
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.SplitSeq(frameFile, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		if strings.HasPrefix(line, "case") {
 			wire = nil

@@ -2,9 +2,11 @@ package link
 
 import (
 	"bytes"
+	"embed"
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,13 +36,19 @@ type vector struct {
 	code   string
 }
 
+//go:embed testdata/*.txt
+var vectorFiles embed.FS
+
 func loadVectors(t testing.TB) (vs []vector) {
-	files, err := filepath.Glob("testdata/*.txt")
+	files, err := fs.Glob(vectorFiles, "testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no vectors: %v", err)
 	}
 	for _, file := range files {
-		text := must.ReadFile(t, file)
+		text, err := vectorFiles.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		v := vector{name: strings.TrimSuffix(filepath.Base(file), ".txt")}
 		for _, line := range strings.Split(string(text), "\n") {
 			switch {

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/corpus"
@@ -13,7 +14,7 @@ import (
 // request that the corpus accepts, and nothing else. The client gets the responses in order,
 // and the next request on the connection gets its own.
 func TestCorpusDownstream(t *testing.T) {
-	cases, err := corpus.Requests(proxytest.CorpusDir)
+	cases, err := corpus.Requests(os.DirFS(proxytest.CorpusDir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/corpus"
@@ -12,7 +13,7 @@ import (
 // response that the corpus accepts, or one 502 or 504. The next requests, on this connection
 // and on another, get their own responses.
 func TestCorpusUpstream(t *testing.T) {
-	cases, err := corpus.Responses(proxytest.CorpusDir)
+	cases, err := corpus.Responses(os.DirFS(proxytest.CorpusDir))
 	if err != nil {
 		t.Fatal(err)
 	}
