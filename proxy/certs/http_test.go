@@ -134,7 +134,6 @@ func TestHTTPCheck(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
 // TestHTTPClients: which clients a server accepts, by its mode and peers.
 func TestHTTPClients(t *testing.T) {
 	ca, other := testcerts.New(t), testcerts.New(t)
@@ -222,7 +221,9 @@ func TestLinkClientFor(t *testing.T) {
 	d.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"a.test"}}))
 	if s := open(t, d, "a.test"); s.ClientFor("127.0.0.1:1", "b.test") != s.Client() {
 		t.Error("a name changes the configuration")
-=======
+	}
+}
+
 // TestHTTPCipherSuites: with TLS 1.2 a server accepts no cipher suite without forward secrecy or authenticated encryption.
 func TestHTTPCipherSuites(t *testing.T) {
 	ca := testcerts.New(t)
@@ -248,6 +249,5 @@ func TestHTTPCipherSuites(t *testing.T) {
 	}
 	if accepted != 3 { // of the six good ones those that fit the key
 		t.Errorf("%d suites are accepted, want 3", accepted)
->>>>>>> 8448cbae (proxy/certs: accept no cipher suite without AEAD on HTTPS listeners)
 	}
 }

@@ -49,7 +49,7 @@ func TestLibraryEncodes(t *testing.T) {
 				if err := e.WriteField(library.HeaderField{Name: f.name, Value: f.value, Sensitive: f.kind == Secret}); err != nil {
 					t.Fatal(err)
 				}
-				want = append(want, f.name+": "+f.value)
+				want = append(want, show(f.name, f.value, f.kind == Secret))
 			}
 			got, err := decode(d, out.Bytes())
 			if err != nil || !slices.Equal(got, want) {
@@ -91,13 +91,13 @@ func TestLibraryDecodes(t *testing.T) {
 				} else {
 					out = e.AppendLiteral(out, name, value, h, f.kind, index)
 				}
-				want = append(want, f.name+": "+f.value)
+				want = append(want, show(f.name, f.value, !ok && f.kind == Secret))
 			}
 			got, err := decode(d, out)
 			fields, lerr := l.DecodeFull(out)
 			var theirs []string
 			for _, f := range fields {
-				theirs = append(theirs, f.Name+": "+f.Value)
+				theirs = append(theirs, show(f.Name, f.Value, f.Sensitive))
 			}
 			if err != nil || lerr != nil || !slices.Equal(got, want) || !slices.Equal(theirs, want) {
 				t.Fatalf("seed %d, block %d: %v, %v, %.300q, library %.300q, want %.300q", seed, block, err, lerr, got, theirs, want)
