@@ -98,6 +98,11 @@ type Snapshot struct {
 
 	// Unresolved reports whether the service has a host name without a known address, so that Endpoints may lack some.
 	Unresolved bool
+
+	// Revision is that of the source at which the service had these endpoints. It never decreases for a service within a process,
+	// unless the source loses its data. 0 means that the source has no revisions, or that the snapshot is from several sources or from
+	// the cache.
+	Revision int64
 }
 
 var versions atomic.Uint64

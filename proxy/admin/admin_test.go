@@ -94,7 +94,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	svc := got.Services["compute"]
 	if len(got.Services) != 3 || len(svc.Endpoints) != 1 || svc.Version == 0 || svc.Applied != svc.Version ||
-		svc.Source != "live" || svc.Changed.Unix() != 1700000000 {
+		svc.Source != "live" || svc.Revision != 7 || svc.Changed.Unix() != 1700000000 {
 		t.Fatalf("%s", body)
 	}
 	e := svc.Endpoints[0]

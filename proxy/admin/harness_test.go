@@ -133,6 +133,7 @@ func (s *sidecar) update(service string, addrs ...string) {
 		list = append(list, registry.Endpoint{Addr: a, Weight: 1})
 	}
 	snap := registry.NewSnapshot(service, registry.SourceLive, time.Unix(1700000000, 0), list)
+	snap.Revision = 7
 	s.proc.Update(snap)
 	end := time.Now().Add(waitLimit)
 	for {

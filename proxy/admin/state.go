@@ -22,10 +22,11 @@ type endpointsBody struct {
 
 // ServiceState is the state of a service in the registry and on all loops.
 type ServiceState struct {
-	Version   uint64          `json:"version"`           // version of the newest snapshot; 0 if there is none yet
-	Applied   uint64          `json:"applied"`           // the oldest version that a loop uses
-	Source    string          `json:"source,omitempty"`  // live | cache
-	Changed   *time.Time      `json:"changed,omitempty"` // when the endpoints last changed
+	Version   uint64          `json:"version"`            // version of the newest snapshot; 0 if there is none yet
+	Applied   uint64          `json:"applied"`            // the oldest version that a loop uses
+	Source    string          `json:"source,omitempty"`   // live | cache
+	Revision  int64           `json:"revision,omitempty"` // of the source, at which the service had these endpoints; 0 if it is not known
+	Changed   *time.Time      `json:"changed,omitempty"`  // when the endpoints last changed
 	Pending   int             `json:"pending"`
 	Slots     int             `json:"slots"`
 	SlotLimit int             `json:"slots_limit"` // 0 means no limit
@@ -84,7 +85,7 @@ func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 	if snap == nil {
 		return out
 	}
-	out.Version, out.Source = snap.Version, string(snap.Source)
+	out.Version, out.Source, out.Revision = snap.Version, string(snap.Source), snap.Revision
 	if !snap.Changed.IsZero() {
 		out.Changed = &snap.Changed
 	}

@@ -489,7 +489,7 @@ func (t *watch) deliver() {
 		return
 	}
 	t.out = registry.NewSnapshot(t.in.Service, t.in.Source, time.Now(), endpoints)
-	t.out.Unresolved = lacks
+	t.out.Unresolved, t.out.Revision = lacks, t.in.Revision
 	t.notify(t.out)
 }
 

@@ -201,7 +201,9 @@ func (s *service) settle(now time.Time) (wake time.Time) {
 		at = s.last.Changed // the same endpoints, now confirmed by etcd
 	}
 	endpoints := s.view.current
-	s.deliver(registry.NewSnapshot(s.name, registry.SourceLive, at, endpoints))
+	snap := registry.NewSnapshot(s.name, registry.SourceLive, at, endpoints)
+	snap.Revision = s.seen
+	s.deliver(snap)
 	s.r.cache.Store(registry.Record{
 		Service:   s.name,
 		Origin:    s.r.origin,

@@ -244,6 +244,9 @@ func TestWatchHostNames(t *testing.T) {
 	})
 	r.Register(at("replica-1:80", 0))
 	snap := registrytest.Watch(t, r, "compute").WaitAddrs("10.1.1.1:80")
+	if snap.Revision == 0 {
+		t.Error("no revision")
+	}
 	if snap.Endpoints[0].Host != "replica-1" {
 		t.Errorf("got %+v", snap.Endpoints[0])
 	}

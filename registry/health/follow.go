@@ -268,7 +268,7 @@ func (f *Follower) deliver(now time.Time) {
 	}
 	f.stale, f.delivered = false, now
 	s := registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints)
-	s.Unresolved = f.in.Unresolved
+	s.Unresolved, s.Revision = f.in.Unresolved, f.in.Revision
 	f.notify(s)
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
+// revision is that of the first snapshot of each source.
+const revision = 7
+
 // source is a watcher whose snapshots the test makes.
 type source struct {
 	notify func(*registry.Snapshot)
@@ -22,7 +25,9 @@ type source struct {
 
 func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
 	s.notify = notify
-	notify(registry.NewSnapshot("s", registry.SourceCache, time.Unix(1, 0), s.first))
+	first := registry.NewSnapshot("s", registry.SourceCache, time.Unix(1, 0), s.first)
+	first.Revision = revision
+	notify(first)
 	return func() {}
 }
 
@@ -186,8 +191,8 @@ func TestVerdictsKept(t *testing.T) {
 	f := Follow(again, "s", Options{Check: fast, Protocol: "http", Verdicts: known, Logger: slog.New(slog.DiscardHandler)},
 		func(s *registry.Snapshot) { got <- s })
 	defer f.Stop()
-	if e := receive(t, "the first snapshot", got).Endpoints; len(e) != 1 || !e[0].Unhealthy {
-		t.Fatalf("began with %+v", e)
+	if s := receive(t, "the first snapshot", got); len(s.Endpoints) != 1 || !s.Endpoints[0].Unhealthy || s.Revision != revision {
+		t.Fatalf("began with %+v", s)
 	}
 	if v := f.Verdicts(); v[s.addr] != known[s.addr] || len(v) != 1 {
 		t.Errorf("verdicts %+v", v)

@@ -115,6 +115,9 @@ func (t *watch) deliver() {
 	}
 	t.last = registry.NewSnapshot(t.service, source, changed, endpoints)
 	t.last.Unresolved = isUnresolved
+	if len(parts) == 1 {
+		t.last.Revision = parts[0].Revision
+	}
 	t.notify(t.last)
 }
 

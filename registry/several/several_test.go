@@ -148,3 +148,24 @@ func TestStopByNotify(t *testing.T) {
 		t.Errorf("%d snapshots, stopped %d and %d times", n, first.stops, second.stops)
 	}
 }
+
+// TestRevision: the endpoints of one source have its revision, those of several have none.
+func TestRevision(t *testing.T) {
+	for merge, want := range map[bool]int64{false: 7, true: 0} {
+		sources := []*source{{}, {}}
+		w := First(quiet, sources[0], sources[1])
+		if merge {
+			w = Merge(quiet, sources[0], sources[1])
+		}
+		got := int64(-1)
+		defer w.Watch("compute", func(s *registry.Snapshot) { got = s.Revision })()
+		for i, s := range sources {
+			next := registry.NewSnapshot("compute", registry.SourceLive, time.Now(), []registry.Endpoint{{Addr: fmt.Sprint("10.0.0.1:", i+1), Weight: 1}})
+			next.Revision = int64(7 + i)
+			s.notify(next)
+		}
+		if got != want {
+			t.Errorf("merge %v: revision %d, want %d", merge, got, want)
+		}
+	}
+}
