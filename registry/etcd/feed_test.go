@@ -25,6 +25,9 @@ type scripted struct {
 	addr  string
 	serve func(stream int, s watchStream) error // streams are counted from 1
 
+	// list makes the response to a list of a service, and to a probe, whose service is empty. nil means that there are no keys.
+	list func(service string) *pb.RangeResponse
+
 	mu      sync.Mutex
 	streams int
 	lists   map[string]int // by service
@@ -61,6 +64,9 @@ func (e *scripted) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResp
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lists[serviceOf(req.Key)]++
+	if e.list != nil {
+		return e.list(serviceOf(req.Key)), nil
+	}
 	head := header()
 	head.ClusterId += e.lost
 	return &pb.RangeResponse{Header: head}, nil
@@ -112,9 +118,17 @@ func (s watchStream) confirm(number int64) error {
 
 // put sends an event to a watch: a service has an endpoint.
 func (s watchStream) put(number int64, service, addr string) error {
-	return s.Send(&pb.WatchResponse{Header: header(), WatchId: number, Events: []*mvccpb.Event{{
-		Type: mvccpb.PUT, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/" + service + "/n"), Value: []byte(`{"Addr":"` + addr + `"}`), ModRevision: 2},
-	}}})
+	return s.Send(&pb.WatchResponse{Header: header(), WatchId: number, Events: putAt(2, service, addr)})
+}
+
+// putAt is the event that puts the only key of a service.
+func putAt(revision int64, service, addr string) []*mvccpb.Event {
+	return []*mvccpb.Event{{Type: mvccpb.PUT, Kv: keyAt(revision, service, addr)}}
+}
+
+// keyAt is the only key of a service.
+func keyAt(revision int64, service, addr string) *mvccpb.KeyValue {
+	return &mvccpb.KeyValue{Key: []byte(prefix + "/" + service + "/n"), Value: []byte(`{"Addr":"` + addr + `"}`), ModRevision: revision}
 }
 
 // confirmAll confirms each watch, and sends an endpoint to it, until the end of the stream.

@@ -16,6 +16,7 @@ import (
 var (
 	errLost   = errors.New("etcd has lost its data")
 	errBroken = errors.New("a connection to etcd broke")
+	errBehind = errors.New("etcd has responded from an earlier revision than before")
 )
 
 // position is the progress of etcd: within one cluster, the revision and the raft term never
@@ -46,9 +47,10 @@ type tracker struct {
 
 // mark is the state of the tracker at one moment, such as before a request.
 type mark struct {
-	floor position
-	epoch uint64        // grows with each loss of data
-	lost  chan struct{} // closed when the epoch ends
+	floor   position
+	epoch   uint64        // grows with each loss of data
+	doubted bool          // the last response was behind floor
+	lost    chan struct{} // closed when the epoch ends
 }
 
 func (t *tracker) init() { t.now.lost = make(chan struct{}) }
@@ -57,6 +59,22 @@ func (t *tracker) mark() mark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now
+}
+
+// doubts reports whether the response to a request sent at m must be ignored, because its revision is lower than one that was seen
+// before. A member of etcd that was paused may respond so once, before etcd 3.6.9, although the request is linearizable. If the
+// response to a later request is behind, too, etcd has lost its data.
+func (t *tracker) doubts(m mark, h *pb.ResponseHeader) bool {
+	p := positionOf(h)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.epoch != t.now.epoch {
+		return false
+	}
+	isBehind := p.cluster == m.floor.cluster && p.term >= m.floor.term && p.revision < m.floor.revision
+	isConfirmed := m.doubted && t.now.doubted
+	t.now.doubted = isBehind
+	return isBehind && !isConfirmed
 }
 
 // answered processes the header of a linearizable response to a request sent at m, and returns
@@ -101,10 +119,14 @@ func (p *position) advance(q position) {
 func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
-		if err := r.probeOnce(); err != nil && r.tasks.Context().Err() == nil {
+		pause := jitter(every)
+		switch err := r.probeOnce(); {
+		case errors.Is(err, errBehind):
+			pause = minRetry
+		case err != nil && r.tasks.Context().Err() == nil:
 			r.fail(err)
 		}
-		if !sleep(r.tasks.Context(), jitter(every)) {
+		if !sleep(r.tasks.Context(), pause) {
 			return
 		}
 	}
@@ -118,6 +140,10 @@ func (r *Registry) probeOnce() error {
 	resp, err := r.client.Get(ctx, r.opt.Prefix+"/", clientv3.WithLimit(1))
 	if err != nil {
 		return err
+	}
+	if r.position.doubts(m, resp.Header) {
+		r.succeed()
+		return errBehind
 	}
 	r.answered(m, resp.Header, false)
 	return nil

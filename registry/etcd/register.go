@@ -216,7 +216,7 @@ func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLeas
 				return err
 			}
 			for _, ev := range resp.Events {
-				if ev.Type == mvccpb.DELETE {
+				if ev.Type == mvccpb.DELETE && ev.Kv.ModRevision > revision { // see watch.dropOld
 					return errors.New("key was removed")
 				}
 			}

@@ -140,7 +140,7 @@ func (s *service) rewritten(live map[string]entry) bool {
 
 // changed implements subject.
 func (s *service) changed(resp *pb.WatchResponse) {
-	s.pos = positionOf(resp.Header)
+	s.pos.advance(positionOf(resp.Header)) // a member that is behind reports its progress, too
 	for _, ev := range resp.Events {
 		s.seen = max(s.seen, ev.Kv.ModRevision)
 		key := string(ev.Kv.Key)

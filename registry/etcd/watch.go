@@ -3,9 +3,11 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/registry"
@@ -75,7 +77,7 @@ type watch struct {
 	pause  retry       // before the next list
 	began  time.Time   // when the last list began
 	at     mark        // after the last list; the zero mark means none
-	from   int64       // first revision after the last list
+	from   int64       // first revision of which the subject has not had the changes
 	breaks uint64      // connections to etcd that had ended before the last list
 	feed   *feed       // that the watch opens on, or follows; nil in the other states
 	number int64       // by which etcd knows it, while it follows
@@ -182,9 +184,13 @@ func (w *watch) sleep(until time.Time) {
 
 // listed takes the outcome of a list.
 func (w *watch) listed(got *outcome, now time.Time) {
-	if got.err != nil {
+	err := got.err
+	if err == nil && w.of.r.position.doubts(got.at, got.resp.Header) {
+		err = errBehind
+	}
+	if err != nil {
 		w.subject.unlisted(now, true)
-		w.restart(got.err)
+		w.restart(err)
 		return
 	}
 	w.at = w.subject.listed(got.at, w.at, got.resp)
@@ -207,8 +213,18 @@ func (w *watch) opened() {
 // changed takes a response of etcd to the watch.
 func (w *watch) changed(resp *pb.WatchResponse) {
 	w.of.r.position.saw(w.at.epoch, positionOf(resp.Header))
+	w.dropOld(resp)
 	w.subject.changed(resp)
 	w.sleep(w.subject.settle(time.Now()))
+}
+
+// dropOld removes events that are older than the list, or than earlier events. Before etcd 3.6.2, a member that was behind when the watch
+// opened there sends such events once it has got a snapshot of the leader.
+func (w *watch) dropOld(resp *pb.WatchResponse) {
+	resp.Events = slices.DeleteFunc(resp.Events, func(ev *mvccpb.Event) bool { return ev.Kv.ModRevision < w.from })
+	if n := len(resp.Events); n > 0 { // all events of a revision are in one response
+		w.from = resp.Events[n-1].Kv.ModRevision + 1
+	}
 }
 
 // lose ends what the watch has of an etcd that has lost its data since, before an epoch.
