@@ -2,6 +2,7 @@
 // Remora work on one machine with nothing installed.
 //
 //   - lab/replica: an emulated replica that freezes now and then, or a Dubbo provider;
+//   - lab/history: whether sidecars made of a registry what it had; lab/history/record records that;
 //   - lab/feature: the keys and the store of a feature service;
 //   - lab/consumer: a service that calls a Dubbo provider through its sidecar;
 //   - lab/load: a load generator that measures from the intended send time;
