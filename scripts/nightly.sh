@@ -41,6 +41,7 @@ suite scripts/restart.sh 100
 suite scripts/restart.sh --changes 5000000
 suite scripts/restart.sh --kills 20
 suite scripts/reload.sh 100
+suite scripts/history.sh 300
 # Root may not be the repository's owner: then Go must not ask git for its state.
 privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)
 if ((EUID != 0)); then privileged=(sudo "${privileged[@]}"); fi

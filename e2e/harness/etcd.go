@@ -38,8 +38,8 @@ type EtcdMember struct {
 	cmd  *exec.Cmd
 }
 
-// StartEtcds starts a cluster, which ends with the test. It skips the test if etcd is not installed.
-func StartEtcds(t *testing.T) *Etcds {
+// StartEtcds starts a cluster, which ends with the test. It skips the test if etcd is not installed. flags are further ones of etcd.
+func StartEtcds(t *testing.T, flags ...string) *Etcds {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
 		t.Skip("etcd is not installed: see scripts/install.sh")
@@ -58,6 +58,7 @@ func StartEtcds(t *testing.T) *Etcds {
 			"--listen-peer-urls", "http://" + addrs[size+i], "--initial-advertise-peer-urls", "http://" + addrs[size+i],
 			"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", "new", "--heartbeat-interval", "100", "--election-timeout", "1000",
 		}
+		m.args = append(m.args, flags...)
 		c.Members, clients = append(c.Members, m), append(clients, addrs[i])
 	}
 	c.Start(c.Members...)
@@ -69,6 +70,9 @@ func StartEtcds(t *testing.T) *Etcds {
 	t.Cleanup(func() { c.Client.Close() })
 	return c
 }
+
+// Addr returns the address of the member itself.
+func (m *EtcdMember) Addr() string { return m.addr }
 
 // Start starts members.
 func (c *Etcds) Start(members ...*EtcdMember) {

@@ -53,6 +53,15 @@ func (f *Forwarder) Connections() int {
 	return len(f.conns) / 2
 }
 
+// Break closes the open connections. New ones are accepted.
+func (f *Forwarder) Break() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		c.Close()
+	}
+}
+
 // await waits while the Forwarder is silent.
 func (f *Forwarder) await() {
 	f.mu.Lock()
