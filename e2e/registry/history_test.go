@@ -26,8 +26,7 @@ import (
 // three are killed, paused, cut off and compacted, and while endpoints come and go under load. Package history has the rules.
 //
 // $HISTORY_SECONDS is how long faults follow each other in a random order, after each has come once. Without it the bounds are wider, as the
-// machine may be busy. $HISTORY names a folder for the
-// history, which "remora-lab history check" reads.
+// machine may be busy. $HISTORY names a folder for the history, which "remora-lab history check" reads.
 func TestHistory(t *testing.T) {
 	t.Parallel() // it mostly waits
 	seconds, _ := strconv.Atoi(os.Getenv("HISTORY_SECONDS"))
@@ -49,7 +48,7 @@ func TestHistory(t *testing.T) {
 	for end := time.Now().Add(time.Duration(seconds) * time.Second); isRight && time.Now().Before(end); {
 		m.run(steps[rand.IntN(len(steps))])
 	}
-	m.settle()
+	isRight = isRight && m.settle()
 	h := m.finish()
 	t.Log(h.Summary())
 	if !isRight {
