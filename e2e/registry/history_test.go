@@ -36,7 +36,7 @@ func TestHistory(t *testing.T) {
 		m.bounds = history.Bounds{Seen: harness.Patience, Grace: m.bounds.Grace, Return: harness.Patience}
 	}
 	steps := []func(){
-		m.retire, m.compact, m.killLeader, m.remove, m.endLease, m.pauseMember, m.cutConsumer, m.restartConsumer, m.lag, m.cutProvider, m.killMajority,
+		m.retire, m.compact, m.killLeader, m.remove, m.endLease, m.pauseMember, m.cutConsumer, m.lag, m.restartConsumer, m.lag, m.cutProvider, m.killMajority,
 	}
 	isRight := true
 	for i := 0; i < len(steps) && isRight; i++ {
@@ -392,26 +392,31 @@ func (m *watched) restartConsumer() {
 	})
 }
 
-// lag has a consumer lose all members but one, which was paused while the others went on. Requests of the consumer wait for that member as
-// it goes on.
+// lag has all consumers lose all members but one, which was paused while the others went on. Requests of the consumers wait for that member
+// as it goes on. A consumer whose watch is at that member loses nothing: so it comes twice.
 func (m *watched) lag() {
 	_, others := m.etcds.Leader()
 	late := slices.Index(m.etcds.Members, others[0])
-	c := m.consumers[rand.IntN(len(m.consumers))]
-	m.outage(c.name, func() {
-		m.etcds.Signal(syscall.SIGSTOP, others[0])
-		m.change()
+	from := time.Now()
+	m.etcds.Signal(syscall.SIGSTOP, others[0])
+	m.change()
+	for _, c := range m.consumers {
 		for i, f := range c.fronts {
 			if i != late {
 				f.SetSilent(true)
 				f.Break()
 			}
 		}
-		m.load.Await(100)
-		m.etcds.Signal(syscall.SIGCONT, others[0])
-	})
+	}
+	m.load.Await(300)
+	m.etcds.Signal(syscall.SIGCONT, others[0])
+	for _, c := range m.consumers {
+		m.log.Put(&history.Outage{Sidecar: c.name, From: from, Until: time.Now()})
+	}
 	m.change()
-	c.setSilent(false)
+	for _, c := range m.consumers {
+		c.setSilent(false)
+	}
 }
 
 // cutProvider cuts a provider off from etcd until its lease has ended.
