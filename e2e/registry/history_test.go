@@ -145,6 +145,7 @@ register: [{service: app, listener: ingress, advertise: %[4]q}]`, p.name, p.endp
 	var views []record.Sidecar
 	for _, name := range []string{"a", "b"} {
 		c := &consumer{sidecar: m.sidecar(name), egress: harness.FreeAddrs(t, 1)[0], access: filepath.Join(dir, "access-"+name+".jsonl")}
+		_ = os.Remove(c.access) // of an earlier test
 		c.process = harness.Start(t, fmt.Sprintf(`
 loops: 1
 registry: {etcd: {endpoints: %s, lease_ttl: 2s}, cache_dir: %q}

@@ -135,3 +135,48 @@ func TestRevisionStaysLower(t *testing.T) {
 	revision.Store(8)
 	eventually.True(t, "a loss of data", func() bool { return r.Stats().DataLosses == 1 })
 }
+
+// TestOldRemoval: a registration puts its key again after each removal, but not after one from before its put, which a member of etcd
+// may send that was behind.
+func TestOldRemoval(t *testing.T) {
+	const rounds = 5
+	remove := func(number int64, service string, revision int64) *pb.WatchResponse {
+		return &pb.WatchResponse{Header: headerAt(revision), WatchId: number, Events: []*mvccpb.Event{
+			{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/" + service), ModRevision: revision}},
+		}}
+	}
+	e := startScripted(t, func(_ int, s watchStream) error {
+		for number := int64(0); ; number++ {
+			key, err := s.asked()
+			if err == nil {
+				err = s.confirm(number)
+			}
+			if err == nil {
+				revision := int64(putRevision)
+				if number > 0 && number <= rounds {
+					revision++
+				}
+				err = s.Send(remove(number, key, revision))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	r := open(t, e.addr, nil)
+	puts := func(service string) int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.puts[service+"/n@10.0.0.1:80"]
+	}
+	register := func(service string) {
+		waitState(t, r.Register(registry.Registration{Service: service, Node: "n", Addr: "10.0.0.1:80"}), registry.Registered)
+		eventually.True(t, "the watch of "+service, func() bool { return puts(service) > 0 })
+	}
+	register("stays")
+	register("removed")
+	eventually.True(t, "all puts", func() bool { return puts("removed") == 1+rounds })
+	if n := puts("stays"); n != 1 {
+		t.Errorf("%d puts after an old removal", n)
+	}
+}

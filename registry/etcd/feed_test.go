@@ -22,6 +22,7 @@ import (
 type scripted struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
+	pb.UnimplementedLeaseServer
 	addr  string
 	serve func(stream int, s watchStream) error // streams are counted from 1
 
@@ -32,6 +33,7 @@ type scripted struct {
 	streams int
 	lists   map[string]int // by service
 	lost    uint64         // times that etcd has lost its data
+	puts    map[string]int // by service
 }
 
 // startScripted starts an etcd that ends with the test.
@@ -41,10 +43,11 @@ func startScripted(t *testing.T, serve func(stream int, s watchStream) error) *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &scripted{addr: l.Addr().String(), serve: serve, lists: make(map[string]int)}
+	e := &scripted{addr: l.Addr().String(), serve: serve, lists: make(map[string]int), puts: make(map[string]int)}
 	server := grpc.NewServer()
 	pb.RegisterKVServer(server, e)
 	pb.RegisterWatchServer(server, e)
+	pb.RegisterLeaseServer(server, e)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
@@ -70,6 +73,35 @@ func (e *scripted) Range(_ context.Context, req *pb.RangeRequest) (*pb.RangeResp
 	head := header()
 	head.ClusterId += e.lost
 	return &pb.RangeResponse{Header: head}, nil
+}
+
+// putRevision is that of all puts.
+const putRevision = 5
+
+// Put implements pb.KVServer.
+func (e *scripted) Put(_ context.Context, req *pb.PutRequest) (*pb.PutResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.puts[serviceOf(req.Key)]++
+	return &pb.PutResponse{Header: headerAt(putRevision)}, nil
+}
+
+// LeaseGrant implements pb.LeaseServer.
+func (e *scripted) LeaseGrant(_ context.Context, req *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	return &pb.LeaseGrantResponse{Header: header(), ID: 1, TTL: req.TTL}, nil
+}
+
+// LeaseKeepAlive implements pb.LeaseServer.
+func (e *scripted) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
+	for {
+		req, err := s.Recv()
+		if err == nil {
+			err = s.Send(&pb.LeaseKeepAliveResponse{Header: header(), ID: req.ID, TTL: 600})
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // serviceOf returns the service whose keys begin with this. The probe asks for none.
