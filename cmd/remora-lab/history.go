@@ -45,31 +45,34 @@ func recordCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&etcds, "etcd", nil, "addresses of etcd")
+	f.StringSliceVar(&etcds, "etcd", nil, "addresses of etcd; without them only views are recorded, as where no etcd can be reached")
 	f.StringVar(&prefix, "prefix", "/remora/services", "prefix of the keys")
 	f.StringToStringVar(&sidecars, "sidecar", nil, "names of sidecars and addresses of their admin APIs, NAME=ADDRESS")
 	f.StringVar(&token, "token", "", "token of the admin APIs")
-	_ = cmd.MarkFlagRequired("etcd")
 	return cmd
 }
 
-// recordUntil records until ctx ends. It then waits for what has happened before.
+// recordUntil records until ctx ends. It then waits for the changes of etcd before that. Without etcds it records views alone.
 func recordUntil(ctx context.Context, etcds []string, prefix string, log *record.Log, sidecars []record.Sidecar) error {
-	client, err := record.Client(etcds)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	r, err := record.Start(ctx, client, prefix, log)
-	if err != nil {
-		return err
+	finish := func(context.Context) error { return log.Err() }
+	if len(etcds) > 0 {
+		client, err := record.Client(etcds)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		r, err := record.Start(ctx, client, prefix, log)
+		if err != nil {
+			return err
+		}
+		finish = r.Finish
 	}
 	stop := record.Follow(log, sidecars...)
 	<-ctx.Done()
 	stop()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return r.Finish(last)
+	return finish(last)
 }
 
 func checkCommand() *cobra.Command {

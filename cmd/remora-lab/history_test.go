@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,5 +63,26 @@ func TestHistory(t *testing.T) {
 	}
 	if out, err = execute(t.Context(), "history", "check", "--access", "a="+access, file); err == nil {
 		t.Errorf("an access log without services: %s", out)
+	}
+}
+
+// TestHistoryOfViews: the views of a sidecar are recorded also where no etcd can be reached.
+func TestHistoryOfViews(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked atomic.Int32
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"services": {"s": {"version": 1, "revision": 7, "endpoints": []}}}`)
+		if asked.Add(1) > 1 {
+			cancel()
+		}
+	}))
+	defer admin.Close()
+	file := filepath.Join(t.TempDir(), "history")
+	if _, err := execute(ctx, "history", "record", "--sidecar", "a="+strings.TrimPrefix(admin.URL, "http://"), file); err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t.Context(), "history", "check", file)
+	if err == nil || !strings.Contains(out, "\n0 changes, 0 ticks, 1 views, ") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
