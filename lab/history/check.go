@@ -151,11 +151,12 @@ func (c *checker) content(v *View, s *service) {
 		rule = "empty"
 	}
 	slices.Sort(lacks)
+	what := fmt.Sprintf("the view of service %s that sidecar %s had at %s, of revision %d,", v.Service, v.Sidecar, clock(v.First), v.Revision)
 	if len(lacks) > 0 {
-		c.report(rule, subject+"lacks", v.First, "the view of service %s that sidecar %s had at %s, of revision %d, lacked %s", v.Service, v.Sidecar, clock(v.First), v.Revision, strings.Join(lacks, ", "))
+		c.report(rule, subject+"lacks", v.First, "%s lacked %s", what, strings.Join(lacks, ", "))
 	}
 	if len(has) > 0 {
-		c.report(rule, subject+"has", v.First, "the view of service %s that sidecar %s had at %s, of revision %d, had %s, which was not registered then", v.Service, v.Sidecar, clock(v.First), v.Revision, strings.Join(has, ", "))
+		c.report(rule, subject+"has", v.First, "%s had %s, which was not registered then", what, strings.Join(has, ", "))
 	}
 }
 
