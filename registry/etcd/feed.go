@@ -28,12 +28,14 @@ type feed struct {
 	silence *time.Timer             // ends the stream if nothing comes while a watch opens
 
 	// The goroutine of watches owns these.
+	asked   int              // signs of life that etcd was asked for since its last response
+	answers bool             // etcd gives signs of life; a proxy of etcd may not
 	opening []*watch         // etcd has the request for the first, or gets it; nil for a watch that has left meanwhile
 	open    map[int64]*watch // by etcd's number, which is in watch.number too
 
 	mu        sync.Mutex
 	stream    pb.Watch_WatchClient // nil until it has begun
-	unsent    []*pb.WatchRequest   // at most one to open a watch, and one for each watch that has left
+	unsent    []*pb.WatchRequest   // at most one to open a watch, one for each watch that has left, and maxAsked for signs of life
 	isSending bool                 // a task sends; it stays so after an error
 }
 
@@ -45,8 +47,9 @@ type arrival struct {
 }
 
 var (
-	errSilent = errors.New("etcd has not confirmed a watch in time")
-	errUnused = errors.New("the stream has no watches")
+	errSilent   = errors.New("etcd has not confirmed a watch in time")
+	errLifeless = errors.New("etcd responds, but not on this stream")
+	errUnused   = errors.New("the stream has no watches")
 )
 
 // newFeed begins a stream, for a watch that opens. The client must be ready.
@@ -54,6 +57,7 @@ func newFeed(of *watches) *feed {
 	// A member of etcd that lost the others ends the stream, which would bring no events.
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(of.r.tasks.Context()))
 	f := &feed{of: of, cancel: cancel, open: make(map[int64]*watch)}
+	of.feeds[f] = struct{}{}
 	f.silence = time.AfterFunc(requestTimeout, func() { cancel(errSilent) })
 	of.r.tasks.Go(func() {
 		err := f.read(ctx)
@@ -133,6 +137,7 @@ func (f *feed) closeUnused() bool {
 // close ends the stream.
 func (f *feed) close(reason error) {
 	f.silence.Stop()
+	delete(f.of.feeds, f)
 	f.of.leave(f)
 	f.opening, f.open = nil, nil
 	f.cancel(reason)
@@ -140,14 +145,32 @@ func (f *feed) close(reason error) {
 
 // take handles what the stream has brought.
 func (f *feed) take(a arrival) {
+	f.asked = 0
 	switch {
 	case f.open == nil: // closed meanwhile
 	case a.resp == nil:
 		f.breakAll(a.err)
 	case a.resp.Created:
 		f.confirm(a.resp)
+	case a.resp.WatchId == clientv3.InvalidWatchID && !a.resp.Canceled:
+		f.answers = true
 	default:
 		f.pass(a.resp)
+	}
+}
+
+// maxAsked is how many signs of life may be missing.
+const maxAsked = 2
+
+// ask asks for a sign of life. It ends a stream that has given none for a while, if etcd responds otherwise: then the member of etcd that
+// has the stream is frozen or cut off, and others are not. A stream that has never given a sign is left alone.
+func (f *feed) ask() {
+	switch {
+	case f.asked < maxAsked:
+		f.asked++
+		f.push(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	case f.answers && f.of.r.contact.Condition().Up:
+		f.cancel(errLifeless)
 	}
 }
 

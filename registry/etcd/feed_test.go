@@ -322,3 +322,31 @@ func TestStopWhileOpening(t *testing.T) {
 		t.Errorf("watch %d was forgotten, want 2", number)
 	}
 }
+
+// TestLifelessStream: a watch whose stream gives no sign of life any more lists again, and opens on another.
+func TestLifelessStream(t *testing.T) {
+	e := startScripted(t, func(stream int, s watchStream) error {
+		if stream > 1 {
+			return s.confirmAll("10.0.0.1:80")
+		}
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		if err := s.confirm(0); err != nil {
+			return err
+		}
+		for isFirst := true; ; {
+			req, err := s.Recv()
+			if err == nil && req.GetProgressRequest() != nil && isFirst {
+				isFirst = false
+				err = s.Send(&pb.WatchResponse{Header: header(), WatchId: -1})
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	r := open(t, e.addr, nil)
+	registrytest.Watch(t, r, "s").WaitAddrs("10.0.0.1:80")
+	e.expect(t, 2, map[string]int{"s": 2})
+}

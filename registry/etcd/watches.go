@@ -20,18 +20,22 @@ type watches struct {
 
 	// The goroutine owns the rest.
 	running map[*watch]struct{}
-	queue   []*watch // those that wait for their turn to list
-	listing int      // lists in flight
-	feed    *feed    // on which the next watch opens; nil means none
-	mark    mark     // of the present epoch
+	queue   []*watch           // those that wait for their turn to list
+	listing int                // lists in flight
+	feed    *feed              // on which the next watch opens; nil means none
+	feeds   map[*feed]struct{} // that have not ended
+	mark    mark               // of the present epoch
 }
 
 // maxLists limits the concurrent lists: while etcd does not respond, the client retries
 // each of them many times a second.
 const maxLists = 32
 
+// askEvery is how often streams are asked for a sign of life. With maxAsked, a member that is silent is noticed within six seconds.
+const askEvery = 2 * time.Second
+
 func newWatches(r *Registry) *watches {
-	return &watches{r: r, wake: make(chan struct{}, 1), arrivals: make(chan arrival), running: make(map[*watch]struct{})}
+	return &watches{r: r, wake: make(chan struct{}, 1), arrivals: make(chan arrival), running: make(map[*watch]struct{}), feeds: make(map[*feed]struct{})}
 }
 
 // add starts a watch of the keys from key to before end, or of key alone if end is empty. The watch ends with ctx, which
@@ -48,6 +52,8 @@ func (o *watches) add(ctx context.Context, cancel context.CancelFunc, s subject,
 
 // run looks at watches for which there is something new.
 func (o *watches) run() {
+	beat := time.NewTicker(askEvery)
+	defer beat.Stop()
 	o.mark = o.r.position.mark()
 	for ready := o.r.ready; ; o.startLists() {
 		select {
@@ -61,6 +67,10 @@ func (o *watches) run() {
 		case <-o.wake:
 			for _, w := range o.takeDue() {
 				w.look()
+			}
+		case <-beat.C:
+			for f := range o.feeds {
+				f.ask()
 			}
 		case a := <-o.arrivals:
 			a.of.take(a)
