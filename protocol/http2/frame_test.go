@@ -403,3 +403,51 @@ func TestNoAuthority(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestEarlyResponse: a response that is complete before its request leaves the rest of the request to the handler.
+func TestEarlyResponse(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	st := p.c.streams.get(1)
+	p.c.Respond(st, typicalResponse(), nil)
+	updates(t, p, l)
+	if st.ID() != 1 {
+		t.Fatal("the stream is over")
+	}
+	l.WriteData(1, true, []byte("rest"))
+	updates(t, p, l)
+	if m := p.got[1]; !m.end || !m.sent || string(m.body) != "rest" || p.c.StreamCount() != 0 {
+		t.Errorf("%+v, %d streams", m, p.c.StreamCount())
+	}
+}
+
+// TestConsumedAtEnd: the window of a message that has ended is not given back.
+func TestConsumedAtEnd(t *testing.T) {
+	p, l := receiver(t, 1000, true)
+	l.WriteData(1, true, make([]byte, 1000))
+	updates(t, p, l)
+	st := p.c.streams.get(1)
+	if p.c.Consumed(st, 1000); updates(t, p, l) != 0 {
+		t.Error("the client gets a window for nothing")
+	}
+}
+
+// TestFinishBehindAnother: the end of a message does not go into the frame of another stream.
+func TestFinishBehindAnother(t *testing.T) {
+	p, l := newClient(t, Options{Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+	a, b := p.c.RequestHead(typical(), "http", -1, false), p.c.RequestHead(typical(), "http", -1, false)
+	p.c.Output(1 << 20)
+	p.c.Send(a, []byte("a"))
+	p.c.Send(b, []byte("b"))
+	p.c.Finish(a, nil)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.frames(t); !slices.Equal(got, []string{"DATA a", "DATA b", "DATA  END"}) {
+		t.Errorf("%q", got)
+	}
+	p.c.Send(b, make([]byte, defaultWindow-2))
+	p.c.Send(b, make([]byte, 50_000)) // waits
+	if p.c.Reset(b, Cancel); p.c.opts.Buffers.Kept() == 0 {
+		t.Error("the memory of what waits is not given back")
+	}
+}

@@ -290,3 +290,22 @@ func TestStaticTable(t *testing.T) {
 		t.Errorf("another name has index %d", i)
 	}
 }
+
+// TestLargeFields: a field of more than half of the table does not enter it.
+func TestLargeFields(t *testing.T) {
+	for size, want := range map[int]bool{DefaultTableSize / 2: true, DefaultTableSize/2 + 1: false} {
+		var e Encoder
+		e.Reset()
+		name, value := []byte("name"), bytes.Repeat([]byte{'v'}, size-entryOverhead-len("name"))
+		indexed := false
+		for range 3 {
+			var h uint64
+			if _, h, indexed = e.AppendIndexed(nil, name, value); !indexed {
+				e.AppendLiteral(nil, name, value, h, Repeating, 0)
+			}
+		}
+		if indexed != want {
+			t.Errorf("a field of %d bytes is in the table: %t", size, indexed)
+		}
+	}
+}
