@@ -451,3 +451,44 @@ func TestFinishBehindAnother(t *testing.T) {
 		t.Error("the memory of what waits is not given back")
 	}
 }
+
+// TestResetInTurn: a stream that is reset when it is its turn leaves the turn to the next.
+func TestResetInTurn(t *testing.T) {
+	p := newClient(t, Options{})
+	var all []*Stream
+	for range 3 {
+		req := typical()
+		req.Body = pattern(40_000)
+		all = append(all, p.c.Request(req, "http", nil))
+	}
+	p.c.Output(1)
+	next := p.c.w.sending.next
+	p.c.Reset(next, Cancel)
+	for p.c.Ready() {
+		p.c.Output(1 << 20)
+	}
+	for _, st := range all {
+		if st != next && st.Unsent() == 40_000 {
+			t.Errorf("nothing of stream %d is sent", st.ID())
+		}
+	}
+}
+
+// TestPeerTable: a peer that wants no table gets heads that need none.
+func TestPeerTable(t *testing.T) {
+	p := newClient(t, Options{})
+	if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingTableSize, 0)); err != nil {
+		t.Fatal(err)
+	}
+	p.c.Output(1 << 20)
+	d := hpack.NewDecoder(4096, nil)
+	d.SetAllowedMaxDynamicTableSize(0)
+	for range 3 {
+		p.c.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Authority: []byte("h"), Headers: fields("a: b")}, "http", nil)
+		out := p.c.Output(1 << 20)
+		got, err := d.DecodeFull(out[frameHead : frameHead+parseFrame(out).length])
+		if err != nil || len(got) != 5 || got[4].Value != "b" || p.c.w.enc.Held() != 0 {
+			t.Errorf("%v, %v, a table of %d bytes", got, err, p.c.w.enc.Held())
+		}
+	}
+}

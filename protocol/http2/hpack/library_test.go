@@ -309,3 +309,19 @@ func TestLargeFields(t *testing.T) {
 		}
 	}
 }
+
+// TestTooLargeField: a field that is larger than the table empties it (RFC 7541 section 4.4).
+func TestTooLargeField(t *testing.T) {
+	d := newDecoder()
+	if _, err := decode(d, []byte("\x40\x01a\x01b\xbe")); err != nil || d.table.n != 1 {
+		t.Fatalf("%v, %d entries", err, d.table.n)
+	}
+	large := append([]byte("\x40\x01c"), appendInteger(nil, 0, 0x7f, DefaultTableSize)...)
+	got, err := decode(d, append(large, bytes.Repeat([]byte{'v'}, DefaultTableSize)...))
+	if err != nil || len(got) != 1 || d.table.n != 0 || d.table.size != 0 {
+		t.Errorf("%d fields, %v, a table of %d entries and %d bytes", len(got), err, d.table.n, d.table.size)
+	}
+	if _, err := decode(d, []byte{0xbe}); err != ErrIndex {
+		t.Errorf("an entry of before: %v", err)
+	}
+}
