@@ -66,3 +66,17 @@ func TestInterimFlood(t *testing.T) {
 		t.Errorf("one each second: %v after %d", err, n)
 	}
 }
+
+// TestExpects: a request waits for an interim response if it says so, and has a body.
+func TestExpects(t *testing.T) {
+	for _, c := range []struct {
+		extra string
+		end   bool
+		want  bool
+	}{{"|expect: 100-continue", false, true}, {"|expect: 100-Continue", false, true}, {"|expect: 100-continue", true, false}, {"|expect: x", false, false}, {"", false, false}} {
+		p, _ := request(t, requestLines+c.extra, c.end)
+		if st := p.c.streams.get(1); st.ExpectsContinue() != c.want {
+			t.Errorf("%q, end %t: waits %t", c.extra, c.end, !c.want)
+		}
+	}
+}
