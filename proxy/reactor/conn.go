@@ -86,7 +86,7 @@ func (c *conn) become(next connState) {
 
 // Write implements loop.Conn.
 func (c *conn) Write(b []byte) {
-	if c.state != connOpen || len(b) == 0 {
+	if c.state != connOpen || c.err != nil || len(b) == 0 {
 		return
 	}
 	if c.secure != nil {
@@ -99,7 +99,7 @@ func (c *conn) Write(b []byte) {
 // WriteParts implements loop.Conn.
 func (c *conn) WriteParts(parts [][]byte) {
 	switch {
-	case c.state != connOpen:
+	case c.state != connOpen, c.err != nil:
 	case c.secure != nil:
 		c.secure.writeParts(parts)
 	default:
@@ -262,10 +262,13 @@ func (c *conn) callOnClose() {
 	c.receiver.OnClose(c.err)
 }
 
-// writeSocket sends b, or keeps what the kernel does not take. An error has closed the connection.
+// writeSocket sends b, or keeps what the kernel does not take. An error has closed the connection. After failWrite it drops b.
 func (c *conn) writeSocket(b []byte) error {
 	if c.fd < 0 {
 		return net.ErrClosed
+	}
+	if c.err != nil {
+		return nil
 	}
 	if errno := c.descriptor.write(b); errno != 0 {
 		return c.failWrite(errno)
@@ -273,8 +276,8 @@ func (c *conn) writeSocket(b []byte) error {
 	return nil
 }
 
-// failWrite closes the connection after a write that failed, and returns why it has. If the peer has gone, the next event
-// closes it, as it does with output that was kept (endAfterInput): a byte stands for the output.
+// failWrite ends the connection after a write that failed, and returns errno. If the peer has gone, it returns nil: the next
+// event ends the connection, after the input that is left. One byte of output is kept for that event.
 func (c *conn) failWrite(errno syscall.Errno) error {
 	if kernel.Gone(c.fd) && c.keep([]byte{0}) == 0 {
 		c.err = errno

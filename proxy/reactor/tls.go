@@ -142,7 +142,7 @@ func (s *secure) decryptInput() {
 // of up to maxGather bytes for one write to the socket.
 func (s *secure) write(b []byte) {
 	l := s.c.loop
-	for len(b) > 0 && s.c.state == connOpen {
+	for len(b) > 0 && s.c.state == connOpen && s.c.err == nil {
 		part := b[:min(len(b), maxGather)]
 		b = b[len(part):]
 		s.wire.gather = len(part) > maxRecord
