@@ -34,6 +34,11 @@ func (c *Counter) Guard(f func() error) (err error) {
 	return f()
 }
 
+// Do calls f, and reports whether it has returned. If f panics, Do counts that.
+func (c *Counter) Do(f func()) (ok bool) {
+	return c.Guard(func() error { f(); return nil }) == nil
+}
+
 // Add counts and logs what a deferred function has recovered, with the stack of that function's goroutine.
 func (c *Counter) Add(recovered any, msg string, args ...any) {
 	c.n.Add(1)

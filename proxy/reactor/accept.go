@@ -201,9 +201,9 @@ func (l *Listener) assign(nc net.Conn, at reservation, peer net.Addr) {
 	}
 	if !l.reactor.spawn(func() {
 		passed := false
-		err := l.reactor.panics.Guard(func() error { passed = l.passOn(c, nc.(*net.TCPConn)); return nil })
+		ok := l.reactor.panics.Do(func() { passed = l.passOn(c, nc.(*net.TCPConn)) })
 		switch {
-		case err != nil:
+		case !ok:
 			c.unreserve()
 			_ = nc.Close()
 		case passed:

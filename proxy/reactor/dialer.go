@@ -49,9 +49,18 @@ func (d *dialer) add(w *dialing) error {
 	return nil
 }
 
-// makeRoom takes dials from the full queue for one to addr, and reports whether it has. The address with the most
-// dials loses its last one, if addr has at least two fewer. Otherwise the dials go whose time is up.
+// makeRoom takes dials from the full queue for one to addr, and reports whether it has: those whose time is up, or the
+// last one of the address with the most, if addr has at least two fewer.
 func (d *dialer) makeRoom(addr string) bool {
+	now := time.Now()
+	for i, w := range slices.Backward(d.waiting) {
+		if !now.Before(w.until) { // the timer of its loop has closed it
+			d.remove(i)
+		}
+	}
+	if len(d.waiting) < maxWaitingDials {
+		return true
+	}
 	largest, most := "", 0
 	for a, n := range d.queued {
 		if n > most {
@@ -67,13 +76,7 @@ func (d *dialer) makeRoom(addr string) bool {
 			}
 		}
 	}
-	now := time.Now()
-	for i, w := range slices.Backward(d.waiting) {
-		if !now.Before(w.until) { // the timer of its loop has closed it
-			d.remove(i)
-		}
-	}
-	return len(d.waiting) < maxWaitingDials
+	return false
 }
 
 // mayBegin reports whether the address of w leaves goroutines to others.
@@ -133,28 +136,34 @@ func (d *dialer) dial(w *dialing) {
 	at, ok := d.reactor.connections.reserveDial()
 	if ok {
 		w.tried.Store(true)
-		nd := net.Dialer{Deadline: w.until}
-		nc, err = dialFirst(d.reactor.ctx, &nd, w.c.remote, w.other)
+		err = d.reactor.panics.Guard(func() (err error) {
+			nc, over, err = d.connect(w)
+			return err
+		})
 	}
-	if d.reactor.ctx.Err() != nil {
-		err = ErrStopped
+	w.c.loop.Post(func() { w.onDialled(nc, over, at, err) })
+}
+
+// connect makes the connection of w. over is nil in plain text.
+func (d *dialer) connect(w *dialing) (nc net.Conn, over *secure, err error) {
+	ctx := d.reactor.ctx
+	nd := net.Dialer{Deadline: w.until}
+	nc, err = dialFirst(ctx, &nd, w.c.remote, w.other)
+	if ctx.Err() != nil {
 		if nc != nil {
 			_ = nc.Close()
 		}
+		return nil, nil, ErrStopped
 	}
-	if err == nil && w.config != nil {
-		err = d.reactor.panics.Guard(func() (err error) {
-			over, err = handshake(d.reactor.ctx, w.c, w.config, nc, nil, w.until, tls.Client)
-			return err
-		})
-		if err == nil {
-			d.reactor.tls.succeed(over.tls)
-		} else {
-			_ = nc.Close()
-			err = d.reactor.tls.failDial(d.reactor.ctx, w.c.remote, err)
-		}
+	if err != nil || w.config == nil {
+		return nc, nil, err
 	}
-	w.c.loop.Post(func() { w.onDialled(nc, over, at, err) })
+	if over, err = handshake(ctx, w.c, w.config, nc, nil, w.until, tls.Client); err != nil {
+		_ = nc.Close()
+		return nil, nil, d.reactor.tls.failDial(ctx, w.c.remote, err)
+	}
+	d.reactor.tls.succeed(over.tls)
+	return nc, over, nil
 }
 
 // dialFirst is dialAddr for a host that may have another address.

@@ -271,14 +271,14 @@ func (r *Reactor) shutdown() error {
 	return errors.Join(failed, r.halt())
 }
 
-// spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection
-// calls panics.Guard around what parses the peer's bytes, to close that.
+// spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection calls
+// panics.Guard around what parses the peer's bytes, and closes the connection if that panics.
 func (r *Reactor) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
 		return false
 	}
-	r.helpers.Go(func() { _ = r.panics.Guard(func() error { f(); return nil }) })
+	r.helpers.Go(func() { r.panics.Do(f) })
 	return true
 }
