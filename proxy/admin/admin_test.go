@@ -242,7 +242,7 @@ func TestMergeFewer(t *testing.T) {
 	}{
 		{[]stats.WorkerReport{all(), some, all()}, []int{2, 3, 2}},
 		{[]stats.WorkerReport{all(), {}}, []int{1, 1, 1}},
-		{[]stats.WorkerReport{some, all()}, []int{2}},
+		{[]stats.WorkerReport{some, all()}, []int{1, 2, 1}},
 	} {
 		var got []int
 		for _, s := range merge(c.reports) {

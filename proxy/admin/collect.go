@@ -94,12 +94,15 @@ func report(ctx context.Context, s *Server, d stats.Detail) ([]stats.WorkerRepor
 func merge(reports []stats.WorkerReport) []stats.ServiceReport {
 	out := reports[0].Services
 	for _, r := range reports[1:] {
-		for i := range out {
-			at, ok := slices.BinarySearchFunc(r.Services, out[i].Name, func(s stats.ServiceReport, name string) int {
-				return strings.Compare(s.Name, name)
+		for i := range r.Services {
+			s := &r.Services[i]
+			at, ok := slices.BinarySearchFunc(out, s.Name, func(o stats.ServiceReport, name string) int {
+				return strings.Compare(o.Name, name)
 			})
-			if ok { // if not, the loop's switch to the generation panicked
-				mergeService(&out[i], &r.Services[at])
+			if ok {
+				mergeService(&out[at], s)
+			} else { // an earlier loop's switch to the generation panicked
+				out = slices.Insert(out, at, *s)
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (h *history) record(ctx context.Context, s *Server) {
 	ticks := time.NewTicker(historyInterval)
 	defer ticks.Stop()
 	for {
-		_ = s.opt.Panics.Guard(func() error { h.addPoint(ctx, s); return nil })
+		s.opt.Panics.Do(func() { h.addPoint(ctx, s) })
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
