@@ -23,7 +23,7 @@ import (
 // end ends the wait of the caller. It gives back, in this order:
 //
 //   - the timers of the race, so that no attempt begins;
-//   - the filters, which forget ex;
+//   - the filters, which forget ex; before a response was encoded they have done so;
 //   - after the record, the verdict that the breaker waits for;
 //   - the place in max_pending, if no attempt is in flight, since the caller's next request may begin in the next step;
 //   - the response or failure, to a caller that has not gone;

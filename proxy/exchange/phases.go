@@ -141,7 +141,7 @@ func (ex *Exchange) answerWith(by *race.Attempt, res *race.Response) {
 	if ex.session.sessions != nil {
 		res.Headers = ex.session.cookies(ex, by).Apply(res.Headers)
 	}
-	ex.walk.end(ex) // before Encode: a copy that a filter withdraws would write where the text waits
+	ex.walk.end(ex) // before Encode: the text waits in memory of the loop, which a filter that cancels a copy may overwrite
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
 		ex.fail(f)
