@@ -69,7 +69,7 @@ the best rate. Responses other than 2xx do not count.`,
 	f.StringVar(&flags.body, "body", "", "file with the body (default: 300 bytes of JSON)")
 	f.StringArrayVar(&flags.headers, "header", nil, "NAME:VALUE to send; repeatable")
 	f.StringVar(&flags.log, "log", "", "file for a line on each request: when it was due in Unix µs, its latency in µs,\n"+
-		"its status, kind of error and x-remora-error")
+		"its status, kind of error, x-remora-error, x-nonce, and the µs until it was written")
 	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the responses")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
 	f.BoolVar(&flags.each, "each", false, "the load to one URL after the other, with a report for each and a table of all")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 
 func replicaCommand() *cobra.Command {
 	var o replica.Options
+	var log string
 	cmd := &cobra.Command{
 		Use:   "replica",
 		Short: "Run an emulated replica of a feature service that freezes now and then",
@@ -49,7 +51,7 @@ argument. It does not freeze unless --stall-mean is given.`,
 			if dubbo && !given("stall-mean") {
 				o.StallMean = 0
 			}
-			return runReplica(cmd, o)
+			return runReplica(cmd, o, log)
 		},
 	}
 	f := cmd.Flags()
@@ -70,11 +72,21 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of its cache")
 	f.StringVar((*string)(&o.CacheKind), "cache-kind", string(replica.PointerCache), "entries of 13 objects each (pointers), or none (flat)")
 	f.IntVar(&o.LocalBatches, "local-batches", 20_000, "with --store: bound of the local cache, in batches of some 100 keys")
+	f.StringVar(&log, "log", "", "file that gets a line for each request of HTTP/1.1 to /compute as its work begins:\nUnix µs and x-nonce")
 	f.StringVar(&o.Store, "store", "", "address of a store")
 	return cmd
 }
 
-func runReplica(cmd *cobra.Command, o replica.Options) error {
+func runReplica(cmd *cobra.Command, o replica.Options, log string) error {
+	if log != "" {
+		// Written to without a buffer: what was begun is known also if this process is killed.
+		f, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		o.Log = f
+	}
 	r, err := replica.Start(o)
 	if err != nil {
 		return err

@@ -57,6 +57,7 @@ func (c *conn) become(next connState, r request) (connState, request) {
 // send writes r. It returns false, with nothing sent, if c is dead. The reader handles later
 // errors and accounts for r.
 func (c *conn) send(r request) bool {
+	r.sent = time.Now()
 	if last, _ := c.become(connBusy, r); last != connIdle {
 		return false
 	}
@@ -68,7 +69,7 @@ func (c *conn) send(r request) bool {
 	putNonce(c.out[len(c.pool.head):], r.nonce)
 	c.nc.SetDeadline(r.due.Add(c.pool.gen.opts.Timeout))
 	if r.counted {
-		c.pool.gen.rec.sent(time.Since(r.due))
+		c.pool.gen.rec.sent(r.sent.Sub(r.due))
 	}
 	if _, err := c.nc.Write(c.out); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.nc.Close() // ends the reader
@@ -151,13 +152,17 @@ func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
 	return ""
 }
 
-// die closes c. A request in flight fails with kind.
+// die closes c. A request in flight fails with kind. Without one, what broke the
+// protocol is a response that no request awaits.
 func (c *conn) die(now time.Time, kind ErrorKind) {
 	c.nc.Close()
 	last, r := c.become(connDead, request{})
 	c.pool.remove(c)
-	if last == connBusy {
+	switch {
+	case last == connBusy:
 		c.pool.gen.done(c.pool, r, now, outcome{kind: kind})
+	case kind == ErrProtocol:
+		c.pool.gen.rec.stray(now)
 	}
 }
 

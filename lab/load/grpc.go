@@ -75,6 +75,7 @@ func (c *calls) close() {
 
 func (c *calls) dispatch(r request) {
 	client := c.clients[c.turn.Add(1)%clientsOfTarget]
+	r.sent = time.Now()
 	go func() {
 		end := c.call(client, r)
 		c.gen.done(c, r, time.Now(), end)
@@ -89,7 +90,7 @@ func (c *calls) call(client *http.Client, r request) outcome {
 	req.Header.Set("Grpc-Timeout", fmt.Sprintf("%dm", time.Until(deadline).Milliseconds()))
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(c.message)), int64(len(c.message))
 	if r.counted {
-		c.gen.rec.sent(time.Since(r.due))
+		c.gen.rec.sent(r.sent.Sub(r.due))
 	}
 	return outcomeOf(client.Do(req))
 }

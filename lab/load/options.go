@@ -55,7 +55,9 @@ type Options struct {
 
 	// Log, if set, gets a line for each counted request when it ends: the intended send time in
 	// microseconds of Unix time, the latency in microseconds, the status (0 means no response),
-	// the ErrorKind and the value of x-remora-error (- means none). Write is not called
+	// the ErrorKind and the value of x-remora-error (- means none), the nonce in hex, and the
+	// microseconds from the intended send time until it was written (-1 means never). A response
+	// that no request awaits gets a line, too, of the kind ErrStray. Write is not called
 	// concurrently; its errors are ignored.
 	Log io.Writer
 

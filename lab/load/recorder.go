@@ -57,10 +57,28 @@ func (r *recorder) end(req request, now time.Time, o outcome) {
 	if r.each != nil {
 		r.each(End{req.index, req.due, latency, o.kind})
 	}
-	if r.log != nil {
-		fmt.Fprintln(r.log, req.due.UnixMicro(), latency.Microseconds(), o.status,
-			cmp.Or(string(o.kind), "-"), cmp.Or(o.code, "-"))
+	r.write(req, latency, o)
+}
+
+// write logs the end of a request. The caller holds the lock.
+func (r *recorder) write(req request, latency time.Duration, o outcome) {
+	if r.log == nil {
+		return
 	}
+	waited := int64(-1)
+	if !req.sent.IsZero() {
+		waited = req.sent.Sub(req.due).Microseconds()
+	}
+	fmt.Fprintf(r.log, "%d %d %d %s %s %016x %d\n", req.due.UnixMicro(), latency.Microseconds(), o.status,
+		cmp.Or(string(o.kind), "-"), cmp.Or(o.code, "-"), req.nonce, waited)
+}
+
+// stray records a response at now that no request awaits.
+func (r *recorder) stray(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sum.Counts.Errors[ErrStray]++
+	r.write(request{due: now}, 0, outcome{kind: ErrStray})
 }
 
 // sent records how late a request was sent.

@@ -24,6 +24,7 @@ const (
 	ErrProtocol ErrorKind = "protocol" // the response is not HTTP
 	ErrStatus   ErrorKind = "status"   // the response is not 2xx
 	ErrNonce    ErrorKind = "nonce"    // the response belongs to another request
+	ErrStray    ErrorKind = "stray"    // a response that no request awaits; it counts beside the requests
 )
 
 // Result is what a load measured. Fields are without the warm-up unless they say otherwise.

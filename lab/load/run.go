@@ -23,6 +23,7 @@ type target interface {
 
 type request struct {
 	due     time.Time // intended send time
+	sent    time.Time // zero until it is written
 	nonce   uint64
 	counted bool // it is not part of the warm-up
 	index   int  // as Options.Vary counts; -1 in a closed loop

@@ -84,6 +84,7 @@ func (c *conn) respond() bool {
 	switch {
 	case u.Path == "/compute" && (post || s.local != nil):
 		s.inFlight.Add(1)
+		s.log(c.msg.Nonce)
 		status, err := s.compute(&c.msg)
 		s.served.Add(1) // before the client can count the response
 		alive := s.opts.Mode == Fast || c.Alive()

@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -52,6 +53,11 @@ type Options struct {
 
 	Stragglers   float64       // share of the attempts, each drawn by itself, that take StragglerLen longer; 0 to 1
 	StragglerLen time.Duration // default 45 ms
+
+	// Log, if set, gets a line for each request of HTTP/1.1 to /compute as soon as its work begins: the
+	// microseconds of Unix time and the x-nonce (- means none). Write is not called concurrently; its
+	// errors are ignored.
+	Log io.Writer
 
 	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0 means none
 	StallLen  time.Duration // length of a freeze; unused in mode GC

@@ -404,3 +404,34 @@ func TestServices(t *testing.T) {
 		}
 	}
 }
+
+// lines is a log, each line of which can be received.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// TestLog: a request is logged as soon as its work begins, with its nonce if it has one.
+func TestLog(t *testing.T) {
+	clock, log := newFakeClock(), make(lines, 3)
+	clock.set(time.Unix(7, 0))
+	r := start(t, Options{Log: log}, clock)
+	c, br := dial(t, r)
+	fmt.Fprintf(c, compute, 12)
+	clock.awaitAsleep(t, 1)
+	if got := <-log; got != "7000000 12\n" {
+		t.Errorf("%q at the start of the work", got)
+	}
+	clock.set(time.Unix(9, 0))
+	answer(t, br, "POST")
+	io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nPOST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	answer(t, br, "GET")
+	clock.awaitAsleep(t, 1)
+	if got := <-log; got != "9000000 -\n" || len(log) > 0 {
+		t.Errorf("%q without a nonce, and %d lines more", got, len(log))
+	}
+	clock.set(time.Unix(11, 0))
+	answer(t, br, "POST")
+}

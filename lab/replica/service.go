@@ -53,6 +53,8 @@ type service struct {
 	free     []time.Time // when each worker is free; empty without a limit
 
 	served, aborted, inFlight, refused atomic.Int64
+
+	logging sync.Mutex // held while opts.Log is written
 }
 
 // bodySize is the length of a response's body, in bytes.
@@ -100,6 +102,19 @@ func (s *service) reset(epoch time.Time) {
 	if s.local != nil {
 		s.local.reset()
 	}
+}
+
+// log writes that the work of a request begins.
+func (s *service) log(nonce []byte) {
+	if s.opts.Log == nil {
+		return
+	}
+	if len(nonce) == 0 {
+		nonce = []byte("-")
+	}
+	s.logging.Lock()
+	defer s.logging.Unlock()
+	fmt.Fprintf(s.opts.Log, "%d %s\n", s.now().UnixMicro(), nonce)
 }
 
 // What the size of a batch costs beside the draw of a service time.
