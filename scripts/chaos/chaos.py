@@ -73,7 +73,7 @@ class Trial:
             if p.child.wait(seconds + 120):
                 self.broken.append(f"the load ended with status {p.child.returncode}: {p.tail(300)}")
         self.hedged, self.others = (read(log) for log, _ in loads)
-        self.all = sorted(self.hedged + self.others)
+        self.all = sorted(self.hedged + self.others, key=lambda r: r.due)
         self.broken += act
         try:
             m.wait_normal()

@@ -9,7 +9,6 @@ administrator or NTP sets the clock of a machine.
 
 import os
 import platform
-import signal
 import struct
 
 from harness.process import Failed, wait_for
@@ -29,12 +28,12 @@ def _code(seconds):
 
 
 class Clock:
-    """The wall clock of a process."""
+    """The wall clock of a process. paused is a context in which the process is stopped, and may be of others, too."""
 
-    def __init__(self, pid):
+    def __init__(self, pid, paused):
         if platform.machine() != "x86_64":
             raise Failed(f"no way is known to step a process's clock on {platform.machine()}")
-        self.pid = pid
+        self.pid, self.paused = pid, paused
         with open(f"/proc/{pid}/maps", encoding="ascii") as f:
             start, end = next(line.split()[0].split("-") for line in f if "[vdso]" in line)
         self.base, self.size = int(start, 16), int(end, 16) - int(start, 16)
@@ -42,11 +41,9 @@ class Clock:
         self.original = self._read(self.at, len(_code(0)))
 
     def step(self, seconds):
-        """Sets the clock so many seconds ahead of the true time."""
-        self._patch(_code(seconds))
-
-    def restore(self):
-        self._patch(self.original)
+        """Sets the clock so many seconds ahead of the true time; 0 makes it right again."""
+        code = _code(seconds) if seconds else self.original
+        wait_for("the threads to leave clock_gettime", lambda: self._patch(code))
 
     def _read(self, address, n):
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as f:
@@ -54,22 +51,15 @@ class Clock:
             return f.read(n)
 
     def _patch(self, code):
-        """Writes while the process is stopped and no thread is in the code."""
-        def quiet():
-            os.kill(self.pid, signal.SIGSTOP)
+        """Reports whether it has written: not while a thread is in the code."""
+        with self.paused():
             wait_for("the process to stop", lambda: all(c is not None for c in self._counters()))
-            if all(not self.at <= c < self.at + len(code) for c in self._counters()):
-                return True
-            os.kill(self.pid, signal.SIGCONT)
-            return False
-
-        try:
-            wait_for("the threads to leave clock_gettime", quiet)
+            if any(self.at <= c < self.at + len(code) for c in self._counters()):
+                return False
             with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as f:
                 f.seek(self.at)
                 f.write(code)
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
+            return True
 
     def _counters(self):
         """The program counters of all threads; None for one that runs."""

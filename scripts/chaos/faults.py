@@ -1,21 +1,19 @@
-"""The faults, and the promises for each.
+"""The faults that chaos.sh causes alone, and the promises for each.
 
 A fault is a generator that takes the mesh. It causes the fault and yields, then ends it
 and yields. Each value that it yields after that is a broken promise.
 """
 
 import contextlib
-import errno
 import json
 import os
-import resource
-import signal
 import socket
 import time
 from email.utils import parsedate_to_datetime
 from typing import Callable, NamedTuple
 
-from clock import Clock
+from causes import CAUSES
+from layers import together
 from mesh import ADDRESSES, ADMIN, ETCDS, LEASE, PROVIDERS
 
 from harness.process import PATIENCE, Timeout, wait_for
@@ -34,8 +32,6 @@ UNNOTICED = {"deadline": 30}
 GONE = {"connect": ANY, "reset": ANY}
 
 DAY = 86400
-
-PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
 class Fault(NamedTuple):
@@ -75,69 +71,41 @@ def fault(name, what, lasts=8, around=False, hedged=None, others=None, also=""):
     return register
 
 
-@fault("none", "nothing, to compare with")
-def nothing(_):
-    yield
-    yield
-
-
-def cables(name, what, providers=PROVIDERS, around=False, **how):
-    """A fault of the cables of providers, in both directions."""
-    @fault(name, what, around=around)
-    def bad(m):
-        m.network.impair(providers, **how)
-        yield
-        m.network.impair(providers)
+def during(name, what, *causes, **promise):
+    """A fault that lasts as long as its causes, each with its target."""
+    @fault(name, what, **promise)
+    def act(m):
+        with together(*(CAUSES[cause].hold(m, target) for cause, target in causes)):
+            yield
         yield
 
 
-cables("loss-1", "1% of the packets of all providers are lost", loss=1)
-cables("loss-10", "10% of the packets of all providers are lost", loss=10)
-cables("delay", "50 ms ± 20 ms each way to all providers", delay=50, jitter=20)
-cables("delay-one", "100 ms each way to one provider", PROVIDERS[:1], around=True, delay=100)
-cables("reorder", "a quarter of the packets overtake the others, which take 10 ms, at all providers", delay=10, reorder=25)
+during("none", "nothing, to compare with")
 
 
-def cut(name, what, *directions):
-    """A partition of one provider from everybody."""
-    @fault(name, what, around=True, others=UNNOTICED)
-    def partition(m):
-        for direction in directions:
-            getattr(m.network, direction)(m.hosts["provider-1"])
-        yield
-        m.network.mend()
-        yield
+def cables(name, what, cause, providers=PROVIDERS, **promise):
+    during(name, what, *((cause, provider) for provider in providers), **promise)
 
 
-cut("partition-to", "nothing reaches one provider", "cut_to")
-cut("partition-from", "nothing comes from one provider", "cut_from")
-cut("partition", "one provider is cut off", "cut_to", "cut_from")
+cables("loss-1", "1% of the packets of all providers are lost", "loss-1")
+cables("loss-10", "10% of the packets of all providers are lost", "loss-10")
+cables("delay", "50 ms ± 20 ms each way to all providers", "delay-50")
+cables("delay-one", "100 ms each way to one provider", "delay-100", PROVIDERS[:1], around=True)
+cables("reorder", "a quarter of the packets overtake the others, which take 10 ms, at all providers", "reorder")
 
-
-@fault("rst", "one provider's host responds with RST to all packets for its sidecar", around=True, others=IN_FLIGHT)
-def rst(m):
-    m.network.refuse_input(m.hosts["provider-1"], "-p", "tcp", "--dport", "15006", "-j", "REJECT", "--reject-with", "tcp-reset")
-    yield
-    m.network.mend()
-    yield
-
-
-def vanish(m, name):
-    """A host without power: its sidecar is gone, and its connections get neither FIN nor RST."""
-    m.network.unplug(m.hosts[name])
-    m.processes[name].kill()
-    m.hosts[name].execute("ss", "-K", "sport", ":15006", check=False)
-    m.hosts[name].execute("ss", "-K", "dport", ":15006", check=False)
+during("partition-to", "nothing reaches one provider", ("cut-to", "provider-1"), around=True, others=UNNOTICED)
+during("partition-from", "nothing comes from one provider", ("cut-from", "provider-1"), around=True, others=UNNOTICED)
+during("partition", "one provider is cut off", ("cut-to", "provider-1"), ("cut-from", "provider-1"), around=True, others=UNNOTICED)
+during("rst", "one provider's host responds with RST to all packets for its sidecar", ("rst", "provider-1"), around=True,
+       others=IN_FLIGHT)
 
 
 @fault("half-open", "one provider vanishes from the network without a word", lasts=30, around=True, others=UNNOTICED,
        also="the consumer has no connection left to it")
 def half_open(m):
-    vanish(m, "provider-1")
-    yield
-    left = m.connections("consumer", ADDRESSES["provider-1"])
-    m.network.plug(m.hosts["provider-1"])
-    m.processes["provider-1"].start()
+    with CAUSES["vanish"].hold(m, "provider-1"):
+        yield
+        left = m.connections("consumer", ADDRESSES["provider-1"])
     yield
     if left:
         yield f"the consumer still has {left} connections to the provider"
@@ -147,10 +115,8 @@ def half_open(m):
        also="the providers have no connection of the former one left")
 def half_open_consumer(m):
     before = m.connections("provider-1", ADDRESSES["consumer"])
-    vanish(m, "consumer")
-    yield
-    m.network.plug(m.hosts["consumer"])
-    m.processes["consumer"].start()
+    with CAUSES["vanish"].hold(m, "consumer"):
+        yield
     yield
     try:
         wait_for("the end of dead links", lambda: m.connections("provider-1", ADDRESSES["consumer"]) <= before)
@@ -158,88 +124,55 @@ def half_open_consumer(m):
         yield str(e)
 
 
-def killing(name, what, victim, **promise):
-    @fault(name, what, **promise)
-    def kill(m):
-        m.processes[victim].kill()
-        yield
-        m.processes[victim].start()
-        yield
-
-
-killing("kill-provider", "one provider's sidecar is killed", "provider-1", around=True, others=IN_FLIGHT)
-killing("kill-app", "one provider's application is killed", "app-1", around=True, others=IN_FLIGHT)
-killing("kill-consumer", "the consumer's sidecar is killed", "consumer", lasts=2, hedged=GONE, others=GONE)
-
-
-def stopping(name, what, victim):
-    @fault(name, what, around=True, others=UNNOTICED)
-    def stop(m):
-        p = m.processes[victim].child
-        p.send_signal(signal.SIGSTOP)
-        yield
-        p.send_signal(signal.SIGCONT)
-        yield
-
-
-stopping("stop-provider", "one provider's sidecar is stopped (SIGSTOP)", "provider-1")
-stopping("stop-app", "one provider's application is stopped (SIGSTOP)", "app-1")
+during("kill-provider", "one provider's sidecar is killed", ("kill", "provider-1"), around=True, others=IN_FLIGHT)
+during("kill-app", "one provider's application is killed", ("kill", "app-1"), around=True, others=IN_FLIGHT)
+during("kill-consumer", "the consumer's sidecar is killed", ("kill", "consumer"), lasts=2, hedged=GONE, others=GONE)
+during("stop-provider", "one provider's sidecar is stopped (SIGSTOP)", ("pause", "provider-1"), around=True, others=UNNOTICED)
+during("stop-app", "one provider's application is stopped (SIGSTOP)", ("pause", "app-1"), around=True, others=UNNOTICED)
 
 
 @fault("disk-full", "the consumer's disk is full, and one provider is killed for good meanwhile", others=IN_FLIGHT,
        also="the cache stays whole, and up to date once there is room; the access log goes on then")
 def disk_full(m):
-    filler, log = (os.path.join(m.disk, name) for name in ("filler", "access.log"))
-    with open(filler, "wb", buffering=0) as f:
+    log = os.path.join(m.disk_of("consumer"), "access.log")
+    with m.down("provider-1"):
+        with CAUSES["disk-full"].hold(m, "disk"):
+            yield
+            kept = cached(m)
+        logged = os.path.getsize(log)
+        yield
+        if os.path.getsize(log) == logged:
+            yield "the access log got no further line"
+        if 'remora_access_log_dropped_total{reason="write"} 0\n' in m.admin("consumer", "/metrics"):
+            yield "no line of the access log was lost: the disk was not full"
+        if len(kept) != len(PROVIDERS):
+            yield f"with the disk full the cache held {kept}"
         try:
-            while True:
-                f.write(bytes(PAGE))
-        except OSError as e:
-            if e.errno != errno.ENOSPC:
-                raise
-    m.processes["provider-1"].kill()
-    yield
-    kept = cached(m)
-    os.remove(filler)
-    logged = os.path.getsize(log)
-    yield
-    if os.path.getsize(log) == logged:
-        yield "the access log got no further line"
-    if 'remora_access_log_dropped_total{reason="write"} 0\n' in m.admin("consumer", "/metrics"):
-        yield "no line of the access log was lost: the disk was not full"
-    if len(kept) != len(PROVIDERS):
-        yield f"with the disk full the cache held {kept}"
-    try:
-        wait_for("the cache to be up to date", lambda: len(cached(m)) == len(PROVIDERS) - 1)
-    except Timeout as e:
-        yield f"{e}: it holds {cached(m)}"
-    m.processes["provider-1"].start()
+            wait_for("the cache to be up to date", lambda: len(cached(m)) == len(PROVIDERS) - 1)
+        except Timeout as e:
+            yield f"{e}: it holds {cached(m)}"
 
 
 def cached(m):
     """The endpoints on the consumer's disk."""
-    with open(os.path.join(m.disk, "cache", "compute.json"), encoding="utf-8") as f:
+    with open(os.path.join(m.disk_of("consumer"), "cache", "compute.json"), encoding="utf-8") as f:
         return [e["Addr"] for e in json.load(f)["endpoints"]]
 
 
 @fault("clock", "the wall clocks of the consumer and a provider jump by a day: ahead, back by two, and to where they were",
        also="they really did")
 def clock(m):
-    victims = ["consumer", "provider-1"]
-    clocks = [Clock(m.processes[name].child.pid) for name in victims]
-    wrong = []
-    for days in (1, -1):
-        for c in clocks:
-            c.step(days * DAY)
-        for name in victims:
-            _, headers = m.call(name, ADMIN + "/healthz")
-            off = parsedate_to_datetime(headers["Date"]).timestamp() - time.time()
-            if abs(off - days * DAY) > PATIENCE:
-                wrong.append(f"the clock of {name} is off by {off:.0f} s, not {days} days")
-        time.sleep(3)
-    yield
-    for c in clocks:
-        c.restore()
+    victims, wrong = ["consumer", "provider-1"], []
+    with contextlib.ExitStack() as steps:
+        for cause, days in (("clock-ahead", 1), ("clock-back", -1)):
+            for name in victims:
+                steps.enter_context(CAUSES[cause].hold(m, name))
+                _, headers = m.call(name, ADMIN + "/healthz")
+                off = parsedate_to_datetime(headers["Date"]).timestamp() - time.time()
+                if abs(off - days * DAY) > PATIENCE:
+                    wrong.append(f"the clock of {name} is off by {off:.0f} s, not {days} days")
+            time.sleep(3)
+        yield
     yield
     yield from wrong
 
@@ -247,18 +180,13 @@ def clock(m):
 @fault("fds", "the consumer's sidecar can open no descriptor more; 20 clients come, and the links to one provider are lost",
        others=IN_FLIGHT, also="these clients are served or closed; later ones are served")
 def fds(m):
-    pid = m.processes["consumer"].child.pid
-    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
-    free = next(n for n in range(len(used) + 1) if n not in used)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
-    with m.hosts["consumer"].inside():
-        clients = [socket.create_connection(("127.0.0.1", 15001), PATIENCE) for _ in range(20)]
-    for c in clients:
-        c.sendall(b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
-    m.hosts["consumer"].execute("ss", "-K", "dst", ADDRESSES["provider-2"], "dport", ":15006")
-    yield
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+    with CAUSES["descriptors"].hold(m, "consumer"):
+        with m.hosts["consumer"].inside():
+            clients = [socket.create_connection(("127.0.0.1", 15001), PATIENCE) for _ in range(20)]
+        for c in clients:
+            c.sendall(b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        m.hosts["consumer"].execute("ss", "-K", "dst", ADDRESSES["provider-2"], "dport", ":15006")
+        yield
     yield
     if "remora_reactor_accept_errors_total 0\n" in m.admin("consumer", "/metrics"):
         yield "no connection was refused for want of descriptors"
@@ -272,24 +200,21 @@ def fds(m):
 @fault("etcd-lost", "etcd is killed for 60 leases (at the default of 10 s: ten minutes), "
        "one provider's sidecar meanwhile, and restarted", lasts=60 * LEASE, around=True, others=IN_FLIGHT)
 def etcd_lost(m):
-    m.stop_etcd()
-    time.sleep(10 * LEASE)
-    m.processes["provider-1"].kill()
-    time.sleep(LEASE)
-    m.processes["provider-1"].start()
-    yield
-    m.start_etcd()
+    with m.down(*ETCDS):
+        time.sleep(10 * LEASE)
+        with m.down("provider-1"):
+            time.sleep(LEASE)
+        yield
     yield
 
 
 @fault("cold-start", "etcd is killed, then the consumer's sidecar, which is restarted at once", hedged=GONE, others=GONE, around=True,
        also="the cache serves it")
 def cold_start(m):
-    m.stop_etcd()
-    m.processes["consumer"].kill()
-    m.processes["consumer"].start()
-    yield
-    m.start_etcd()
+    with m.down(*ETCDS):
+        with m.down("consumer"):
+            pass
+        yield
     yield
 
 
@@ -302,16 +227,14 @@ def etcd_keys(m):
 
 @fault("etcd-data", "etcd is killed and started again with nothing left of its data", lasts=4, around=True)
 def etcd_data(m):
-    m.stop_etcd(erase=True)
-    m.start_etcd()
+    with m.down(*ETCDS):
+        m.erase(*ETCDS)
     yield
     yield
 
 
 @fault("etcd-leader", "of three etcds the leader is killed", around=True)
 def etcd_leader(m):
-    leader = m.processes[m.leader()]
-    leader.kill()
-    yield
-    leader.start()
+    with m.down(m.leader()):
+        yield
     yield

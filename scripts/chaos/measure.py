@@ -13,6 +13,11 @@ class Request(NamedTuple):
     due: float  # Unix time
     latency: float  # seconds
     failure: str  # x-remora-error, else the client's own word, "" without a failure
+    nonce: str = ""
+    waited: float = 0.0  # seconds until it was written; None if it never was
+
+    def end(self):
+        return self.due + self.latency
 
 
 def read(path):
@@ -20,10 +25,10 @@ def read(path):
     requests = []
     with open(path, encoding="ascii") as f:
         for line in f:
-            due, latency, status, kind, code = line.split()
+            due, latency, status, kind, code, nonce, waited = line.split()
             failure = "" if kind == "-" else f"HTTP {status}" if (kind, code) == ("status", "-") else code if kind == "status" else kind
-            requests.append(Request(int(due) / 1e6, int(latency) / 1e6, failure))
-    return sorted(requests)
+            requests.append(Request(int(due) / 1e6, int(latency) / 1e6, failure, nonce, None if waited == "-1" else int(waited) / 1e6))
+    return sorted(requests, key=lambda r: r.due)
 
 
 def between(requests, since, until):

@@ -1,71 +1,168 @@
-"""The processes that suffer the faults: a consumer's sidecar, three providers with their
+"""The processes that suffer the faults: consumers' sidecars, three providers with their
 applications, an etcd of three, each on a host of its own; and the load."""
 
+import errno
 import json
+import os
+import resource
 import shutil
+import signal
 import urllib.request
 
+from clock import Clock
+from layers import Layers, together
 from network import Network
 
-from harness.process import PATIENCE, Timeout, tool, wait_for
+from harness.process import PATIENCE, Process, Timeout, tool, wait_for
 from harness.sidecar import configuration, written
 
+CONSUMERS = ("consumer", "consumer-2")
 PROVIDERS = ("provider-1", "provider-2", "provider-3")
+APPS = ("app-1", "app-2", "app-3")
 ETCDS = ("etcd-1", "etcd-2", "etcd-3")
-ADDRESSES = {"consumer": "10.78.0.1",
+ADDRESSES = {**{name: f"10.78.0.{i}" for i, name in enumerate(CONSUMERS, 1)},
              **{name: f"10.78.0.1{i}" for i, name in enumerate(PROVIDERS, 1)},
              **{name: f"10.78.0.2{i}" for i, name in enumerate(ETCDS, 1)}}
 
 LEASE = 2  # seconds; the shortest that etcd grants
 DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer, also for a free connection
 CONNECT = 2  # seconds for a connection: the default is too short for a machine that stands still
+DRAIN = 5  # seconds that a replaced process has to end
 
 # Hedges and paid retries for each request. Each request at a lost provider takes one,
 # and where the machine itself stalls those are many.
 BUDGET = 0.5
 
-EGRESS, ADMIN = "http://127.0.0.1:15001", "http://127.0.0.1:9901"
+# The services, each with what the sidecars speak, and with the ports of its listeners at consumers and providers.
+SERVICES = {"compute": ("link", 15001, 15006), "plain": ("http", 15002, 15007)}
+ADMIN = "http://127.0.0.1:9901"
+
+SLOW_DISK = 300_000  # microseconds that a write to a slow disk takes
+
+# What reloads change, from one value to the other and back. Each makes its service a new one.
+CHANGES = {"static": ("max_concurrency", (64, "auto")), "etcd": ("lb", ({"subset": 0}, {"subset": 8}))}
+
+PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
 def consumer(config, disk):
     config["registry"]["cache_dir"] = f"{disk}/cache"
     config["access_log"] = {"path": f"{disk}/access.log", "sample": 0.1}
-    config["listeners"] = [{"name": "egress", "address": "127.0.0.1:15001", "protocol": "http"}]
-    config["routes"] = [{"service": "compute"}]
-    config["services"]["compute"] = {
-        "discover": "etcd", "protocol": "link", "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
-        "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}}
+    for service, (protocol, port, _) in SERVICES.items():
+        config["listeners"].append({"name": service, "address": f"127.0.0.1:{port}", "protocol": "http", "service": service})
+        config["services"][service] = {
+            "discover": "etcd", "protocol": protocol, "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
+            "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}}
 
 
 def provider(config, address):
-    config["listeners"] = [{"name": "ingress", "address": f"{address}:15006", "protocol": "link", "service": "local",
-                            "insecure": True}]
     config["services"]["local"] = {"discover": "static", "endpoints": ["127.0.0.1:8080"], "protocol": "http",
                                    "max_concurrency": 64, "connect_timeout": f"{CONNECT}s"}
-    config["register"] = [{"service": "compute", "listener": "ingress", "advertise": f"{address}:15006",
-                           "check": {"http": "/healthz"}}]
+    config["register"] = []
+    for service, (protocol, _, port) in SERVICES.items():
+        config["listeners"].append({"name": service, "address": f"{address}:{port}", "protocol": protocol, "service": "local",
+                                    **({"insecure": True} if protocol == "link" else {})})
+        config["register"].append({"service": service, "listener": service, "advertise": f"{address}:{port}",
+                                   "check": {"http": "/healthz"}})
+
+
+class Member(Process):
+    """A process of the mesh. What faults do to it may overlap."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.former = []  # processes whose place another one has taken, and that may still drain
+        self.clocks = {}  # by process id
+        self.tracer = None
+        self.down = Layers(lambda holders: self.kill() if holders else self.start())
+        self.paused = Layers(lambda holders: self.signal(signal.SIGSTOP if holders else signal.SIGCONT))
+        self.clock = Layers(self._set_clock)
+        self.without_descriptors = Layers(self._limit_descriptors)
+        self.slow_disk = Layers(self._trace)
+
+    def alive(self):
+        """The processes: none, one, or, while one takes the place of another, two; the latest last."""
+        return [c for c in (*self.former, self.child) if c and c.poll() is None]
+
+    def replace(self):
+        """Starts a process that takes the place of the one that runs, if one does (a hot restart)."""
+        if alive := self.alive():
+            self.former = alive
+            self.start()
+
+    def signal(self, number):
+        for c in self.alive():
+            c.send_signal(number)
+
+    def ended(self):
+        return not self.alive()
+
+    def kill(self):
+        self.life = None
+        for c in self.alive():
+            c.kill()
+            c.wait()
+
+    def stop(self):
+        if self.tracer:
+            self.tracer.stop()
+        for c in self.former:
+            c.kill()
+            c.wait()
+        super().stop()
+
+    def _set_clock(self, steps):
+        for c in self.alive():
+            if c.pid not in self.clocks:
+                self.clocks[c.pid] = Clock(c.pid, self.paused)
+            self.clocks[c.pid].step(sum(steps))
+
+    def _limit_descriptors(self, holders):
+        for c in self.alive():
+            _, hard = resource.prlimit(c.pid, resource.RLIMIT_NOFILE)
+            used = {int(fd) for fd in os.listdir(f"/proc/{c.pid}/fd")}
+            free = next(n for n in range(len(used) + 1) if n not in used)
+            resource.prlimit(c.pid, resource.RLIMIT_NOFILE, (free if holders else hard, hard))
+
+    def _trace(self, holders):
+        """Has the kernel hold each write to the disk; not of a process that starts meanwhile."""
+        if self.tracer and not self.tracer.ended():
+            if not holders:
+                self.tracer.stop()
+        elif holders and self.alive():
+            self.tracer = Process(self.name + "-disk", [
+                "strace", "-f", "-qq", "-o", "/dev/null", "-p", str(self.child.pid), "-e", "trace=fsync,fdatasync",
+                "-e", f"inject=fsync,fdatasync:delay_enter={SLOW_DISK}"], self.log).start()
 
 
 class Mesh:
     """All of it. A process is named after its host, an application "app" and its provider's number."""
 
-    def __init__(self, suite):
-        self.suite = suite
-        self.network = Network(suite, ADDRESSES, bad_cables=PROVIDERS)
+    def __init__(self, suite, consumers=CONSUMERS[:1], bad_cables=PROVIDERS, median="1ms"):
+        self.suite, self.consumers = suite, consumers
+        self.network = Network(suite, {name: ADDRESSES[name] for name in (*consumers, *PROVIDERS, *ETCDS)}, bad_cables)
         self.hosts = self.network.hosts
-        self.disk = suite.path("disk")  # a small file system of its own
+        self.disk = suite.path("disk")  # a small file system of its own, of all consumers
+        self.disk_full = Layers(self._fill)
         self.processes = {}
+        self.configs = {}  # of sidecars
         for name in ETCDS:
             self.etcd(name)
-        for i, name in enumerate(PROVIDERS, 1):
-            self.process(name, f"app-{i}", tool("remora-lab"), "replica", "--mode", "stall", "--stall-mean", "0",
-                         "--median", "1ms", "--name", f"app-{i}")
+        for app, name in zip(APPS, PROVIDERS):
+            self.process(name, app, tool("remora-lab"), "replica", "--mode", "stall", "--stall-mean", "0",
+                         "--median", median, "--name", app, "--log", self.executions(app))
             self.sidecar(name, provider, ADDRESSES[name])
-        self.sidecar("consumer", consumer, self.disk)
-        self.sidecars = [self.processes[name] for name in ("consumer", *PROVIDERS)]
+        for name in consumers:
+            os.makedirs(self.disk_of(name), exist_ok=True)
+            self.sidecar(name, consumer, self.disk_of(name))
+        self.sidecars = [self.processes[name] for name in (*consumers, *PROVIDERS)]
 
     def process(self, host, name, *argv):
-        self.processes[name] = self.suite.process(name, self.hosts[host].argv(*argv))
+        self.processes[name] = self.suite.add(Member(name, self.hosts[host].argv(*argv), self.suite.path(name + ".log")))
+
+    def executions(self, app):
+        """The file with the requests that an application has begun to carry out."""
+        return self.suite.path(app + ".executions")
 
     def etcd(self, name):
         client, peer = (f"http://{ADDRESSES[name]}:{port}" for port in (2379, 2380))
@@ -77,12 +174,27 @@ class Mesh:
     def data(self, etcd):
         return self.suite.path(etcd)
 
+    def disk_of(self, name):
+        return os.path.join(self.disk, name)
+
     def sidecar(self, name, complete, *args):
         """A sidecar with the configuration that complete makes of the common parts."""
-        config = configuration(name, "127.0.0.1:9901", log={"level": "info"}, registry={"etcd": {
-            "endpoints": [f"{ADDRESSES[etcd]}:2379" for etcd in ETCDS], "lease_ttl": f"{LEASE}s"}})
+        config = configuration(name, "127.0.0.1:9901", log={"level": "info"}, timeouts={"drain": f"{DRAIN}s"}, registry={
+            "etcd": {"endpoints": [f"{ADDRESSES[etcd]}:2379" for etcd in ETCDS], "lease_ttl": f"{LEASE}s"}})
         complete(config, *args)
-        self.process(name, name, tool("remora"), "run", "-c", self.suite.file(name + ".yaml", written(config)))
+        self.configs[name] = config
+        self.process(name, name, tool("remora"), "run", "-c", self.write(name))
+
+    def change(self, name):
+        """Changes what a sidecar's next reload finds, and what its next process starts with."""
+        for service in self.configs[name]["services"].values():
+            key, (one, other) = CHANGES[service["discover"]]
+            service[key] = one if service.get(key) == other else other
+        self.write(name)
+
+    def write(self, name):
+        """Writes the configuration of a sidecar, and returns its path."""
+        return self.suite.file(name + ".yaml", written(self.configs[name]))
 
     def start(self):
         self.network.build()
@@ -95,6 +207,23 @@ class Mesh:
         self.suite.stop()
         self.network.remove()
 
+    def down(self, *names):
+        """A context in which these processes are killed. It ends with their start."""
+        return together(*(self.processes[name].down() for name in names))
+
+    def _fill(self, holders):
+        filler = os.path.join(self.disk, "filler")
+        if not holders:
+            os.remove(filler)
+            return
+        with open(filler, "ab", buffering=0) as f:
+            try:
+                while True:
+                    f.write(bytes(PAGE))
+            except OSError as e:
+                if e.errno != errno.ENOSPC:
+                    raise
+
     def call(self, host, url, body=None, **headers):
         """The body and the headers of the response to a host's HTTP request."""
         request = urllib.request.Request(url, data=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -105,10 +234,9 @@ class Mesh:
         body, _ = self.call(name, ADMIN + path)
         return body.decode()
 
-    def endpoints(self):
-        """The providers that the consumer's sidecar knows, by address."""
-        service = json.loads(self.admin("consumer", "/endpoints"))["services"]["compute"]
-        return {e["address"]: e for e in service["endpoints"]}
+    def endpoints(self, name, service):
+        """The endpoints of a service that a consumer's sidecar knows."""
+        return json.loads(self.admin(name, "/endpoints"))["services"][service]["endpoints"]
 
     def ask_etcd(self, name, path, **body):
         response, _ = self.call("consumer", f"http://{ADDRESSES[name]}:2379/v3/{path}", json.dumps(body).encode())
@@ -128,49 +256,51 @@ class Mesh:
     def abnormal(self):
         """A difference from the state before all faults, "" if there is none."""
         try:
-            for _ in range(8):  # an ejected endpoint is back once it has served
-                self.call("consumer", EGRESS + "/compute", b"{}", x_remora_idempotent="1")
-            for name in ("consumer", *PROVIDERS):
+            for p in self.processes.values():
+                if len(p.alive()) != 1:
+                    return f"{p.name} is {len(p.alive())} processes"
+            for name in self.consumers:
+                for _, port, _ in SERVICES.values():
+                    for _ in range(8):  # an ejected endpoint is back once it has served
+                        self.call(name, f"http://127.0.0.1:{port}/compute", b"{}", x_remora_idempotent="1")
+            for name in (*self.consumers, *PROVIDERS):
                 state = json.loads(self.admin(name, "/endpoints"))
                 if not state["registry"]["connected"]:
                     return f"{name} has lost etcd"
                 if any(r["state"] != "registered" for r in state["registrations"]):
                     return f"{name} is not registered"
-            known = self.endpoints()
+            for name in self.consumers:
+                for service, (protocol, _, _) in SERVICES.items():
+                    known = self.endpoints(name, service)
+                    if len(known) < len(PROVIDERS):
+                        return f"{name} knows {', '.join(e['address'] for e in known) or 'no provider'} of {service}"
+                    for e in known:
+                        if e.get("ejected") or e["stalled"] or protocol == "link" and not e["connections"]:
+                            return f"{name} does not use {e['address']}"
         except (OSError, ValueError) as e:
             return f"{type(e).__name__}: {e}"
-        if len(known) < len(PROVIDERS):
-            return f"the consumer knows {', '.join(known) or 'no provider'}"
-        for address, e in known.items():
-            if e.get("ejected") or e["stalled"] or not e["connections"]:
-                return f"{address} is not in use"
         return "" if self.leader() else "etcd has no leader"
 
-    def wait_normal(self):
+    def wait_normal(self, seconds=PATIENCE):
         """Waits for the state before all faults. Timeout names the difference."""
         try:
-            wait_for("all to be as before", lambda: not self.abnormal())
+            wait_for("all to be as before", lambda: not self.abnormal(), seconds)
         except Timeout as e:
             raise Timeout(f"{e}: {self.abnormal()}") from None
 
-    def load(self, name, rate, seconds, *options):
-        """Starts an open loop on the consumer's host, which writes a log of that name."""
+    def load(self, name, rate, seconds, *options, host="consumer", services=("compute",)):
+        """Starts an open loop on a consumer's host, which writes a log of that name."""
         log = self.suite.path(name + ".requests")
-        return log, self.suite.process(name, self.hosts["consumer"].argv(
+        urls = [f"http://127.0.0.1:{SERVICES[service][1]}/compute" for service in services]
+        return log, self.suite.process(name, self.hosts[host].argv(
             tool("remora-lab"), "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-            "--connections", "128", "--max-connections", "128", "--timeout", f"{PATIENCE}s", "--log", log, *options,
-            EGRESS + "/compute")).start()
+            "--connections", "128", "--max-connections", "128", "--timeout", f"{PATIENCE}s", "--log", log, *options, *urls)).start()
 
     def connections(self, host, address):
         """How many open TCP connections a host has with an address."""
         return len(self.hosts[host].execute("ss", "-Htn", "state", "established", "dst", address).stdout.splitlines())
 
-    def stop_etcd(self, erase=False):
-        for name in ETCDS:
-            self.processes[name].kill()
-        for name in ETCDS if erase else ():
+    def erase(self, *etcds):
+        """Removes the data of etcds that are down."""
+        for name in etcds:
             shutil.rmtree(self.data(name))
-
-    def start_etcd(self):
-        for name in ETCDS:
-            self.processes[name].start()

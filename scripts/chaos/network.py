@@ -1,11 +1,14 @@
 """A network of its own: hosts, each a network namespace, on one switch, a bridge in
 another. Cables can be made bad, cut in either direction, and unplugged."""
 
+import contextlib
 import json
 import os
 import shutil
 import socket
 import sys
+
+from layers import Layers, together
 
 from harness.process import PATIENCE, Failed, run
 from harness.spaces import Space, sweep
@@ -31,6 +34,8 @@ class Network:
         self.bad_cables = bad_cables
         self.netem = False  # whether the kernel has it; else wire.py does its work
         self.wires = {}  # paths of their controls
+        self.impairments = {name: Layers(lambda hows, name=name: self._impair(name, combined(hows))) for name in bad_cables}
+        self.unplugged = {name: Layers(lambda holders, name=name: self._plug(name, not holders)) for name in addresses}
 
     def build(self):
         sweep()
@@ -46,7 +51,7 @@ class Network:
                 self.wire(host)
             else:
                 self.switch.ip("link", "add", host.port, "type", "veth", "peer", "name", "eth0", "netns", host.name)
-            self.plug(host)
+            self._plug(host.port, True)
             self.switch.ip("link", "set", host.port, "up")
             host.ip("address", "add", host.address + "/24", "dev", "eth0")
             host.ip("link", "set", "eth0", "up")
@@ -65,51 +70,72 @@ class Network:
         """Removes everything that build has made, all or part. The hosts' processes have ended."""
         for space in (*self.hosts.values(), self.switch):
             space.remove()
+        for control in self.wires.values():
+            os.remove(control)
+        self.wires.clear()
 
-    def impair(self, names, **how):
-        """Makes cables bad in both directions, or good again without how; wire.py has its names."""
-        for name in names:
-            host = self.hosts[name]
-            if self.netem:
-                for space, device in ((host, "eth0"), (self.switch, host.port)):
-                    self.qdisc(space, device, how)
-                continue
-            with socket.socket(socket.AF_UNIX) as s:
-                s.settimeout(PATIENCE)
-                s.connect(self.wires[name])
-                s.sendall(json.dumps(how).encode() + b"\n")
-                if s.recv(16) != b"ok\n":
-                    raise Failed(f"the wire of {name} does not obey")
+    def impaired(self, *names, **how):
+        """A context in which these cables are bad in both directions; wire.py has the names of how."""
+        return together(*(self.impairments[name](how) for name in names))
 
-    def qdisc(self, space, device, how):
+    def _impair(self, name, how):
+        if self.netem:
+            for space, device in ((self.hosts[name], "eth0"), (self.switch, name)):
+                self._qdisc(space, device, how)
+            return
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(PATIENCE)
+            s.connect(self.wires[name])
+            s.sendall(json.dumps(how).encode() + b"\n")
+            if s.recv(16) != b"ok\n":
+                raise Failed(f"the wire of {name} does not obey")
+
+    def _qdisc(self, space, device, how):
         options = ["limit", "10000"]
         if "delay" in how:
             options += ["delay", f"{how['delay']}ms", f"{how.get('jitter', 0)}ms"]
         for share in ("loss", "reorder"):
             if share in how:
                 options += [share, f"{how[share]}%"]
+        if "rate" in how:
+            options += ["rate", f"{how['rate']}kbit"]
         run(["tc", "-n", space.name, "qdisc", "replace", "dev", device, "root", "netem", *options])
 
-    def refuse_input(self, host, *rule):
+    @contextlib.contextmanager
+    def refused(self, host, *rule):
+        """A context in which the host treats arriving packets by a rule of iptables."""
         host.execute("iptables", "-w", "-A", "INPUT", *rule)
+        try:
+            yield
+        finally:
+            host.execute("iptables", "-w", "-D", "INPUT", *rule)
 
-    def cut_to(self, host):
-        """No packet reaches the host any more."""
-        self.refuse_input(host, "-i", "eth0", "-j", "DROP")
+    def cut_to(self, name):
+        """A context in which no packet reaches the host."""
+        return self.refused(self.hosts[name], "-i", "eth0", "-j", "DROP")
 
-    def cut_from(self, host):
-        """No packet of the host reaches the others."""
-        for other in self.hosts.values():
-            if other is not host:
-                self.refuse_input(other, "-s", host.address, "-j", "DROP")
+    def cut_from(self, name):
+        """A context in which no packet of the host reaches the others."""
+        address = self.hosts[name].address
+        return together(*(self.refused(other, "-s", address, "-j", "DROP")
+                          for other in self.hosts.values() if other.address != address))
 
-    def mend(self):
-        """Ends all cuts and refusals."""
-        for host in self.hosts.values():
-            host.execute("iptables", "-w", "-F", "INPUT")
+    def _plug(self, name, plugged):
+        self.switch.ip("link", "set", name, *(("master", "bridge") if plugged else ("nomaster",)))
 
-    def unplug(self, host):
-        self.switch.ip("link", "set", host.port, "nomaster")
 
-    def plug(self, host):
-        self.switch.ip("link", "set", host.port, "master", "bridge")
+def combined(hows):
+    """Several impairments of one cable as one: delays add up, and each loses its share of what the others let pass."""
+    how = {}
+    for key in ("delay", "jitter"):
+        if total := sum(h.get(key, 0) for h in hows):
+            how[key] = total
+    passed = 1
+    for h in hows:
+        passed *= 1 - h.get("loss", 0) / 100
+    if passed < 1:
+        how["loss"] = 100 * (1 - passed)
+    for key, worst in (("reorder", max), ("rate", min)):
+        if shares := [h[key] for h in hows if key in h]:
+            how[key] = worst(shares)
+    return how

@@ -1,13 +1,13 @@
-"""A cable between two network namespaces that loses, delays and reorders.
+"""A cable between two network namespaces that loses, delays and reorders, and may be narrow.
 
     wire.py SPACE DEVICE SPACE DEVICE CONTROL
 
 For kernels without sch_netem. It makes a TAP device in each namespace and carries
 Ethernet frames from either to the other; TCP is the kernel's. A client of the socket
 CONTROL sends a line of JSON, {"loss": percent, "delay": ms, "jitter": ms, "reorder":
-percent}, and gets "ok" once it holds, for both directions. As with netem, a delay is
-even within +-jitter and so may reorder, and "reorder" is the share of frames without
-a delay.
+percent, "rate": kbit/s}, and gets "ok" once it holds, for each of both directions. As
+with netem, a delay is even within +-jitter and so may reorder, and "reorder" is the
+share of frames without a delay.
 """
 
 import fcntl
@@ -47,11 +47,12 @@ def put(fd, frame):
 class Wire:
     def __init__(self, a, b):
         self.other = {a: b, b: a}
-        self.loss = self.delay = self.jitter = self.reorder = 0
+        self.loss = self.delay = self.jitter = self.reorder = self.rate = 0
+        self.free = {a: 0, b: 0}  # when the last frame that came from there will have gone
         self.waiting, self.order = [], itertools.count()  # (due, order, fd, frame)
 
-    def set(self, loss=0, delay=0, jitter=0, reorder=0):
-        self.loss, self.reorder = loss / 100, reorder / 100
+    def set(self, loss=0, delay=0, jitter=0, reorder=0, rate=0):
+        self.loss, self.reorder, self.rate = loss / 100, reorder / 100, rate * 1000
         self.delay, self.jitter = delay / 1000, jitter / 1000
 
     def carry(self, fd):
@@ -63,11 +64,21 @@ class Wire:
                 return
             if self.loss and random.random() < self.loss:
                 continue
-            if not self.delay or random.random() < self.reorder:
+            now = time.monotonic()
+            due = self.sent(fd, len(frame), now)
+            if self.delay and random.random() >= self.reorder:
+                due += self.delay + random.uniform(-self.jitter, self.jitter)
+            if due <= now:
                 put(self.other[fd], frame)
             elif len(self.waiting) < MAX_WAITING:
-                due = time.monotonic() + self.delay + random.uniform(-self.jitter, self.jitter)
                 heapq.heappush(self.waiting, (due, next(self.order), self.other[fd], frame))
+
+    def sent(self, fd, size, now):
+        """When a frame from fd has gone, behind those before it."""
+        if not self.rate:
+            return now
+        self.free[fd] = max(now, self.free[fd]) + size * 8 / self.rate
+        return self.free[fd]
 
     def deliver(self):
         """Sends the due frames. Returns the milliseconds until the next one is due, None if there is none."""
