@@ -1,0 +1,174 @@
+"""Causes faults that come together in a mesh of real processes, by schedules drawn from seeds, and judges the history of
+each. See scripts/chaos.sh.
+"""
+
+import argparse
+import collections
+import contextlib
+import os
+import sys
+import time
+
+from causes import CAUSES
+from history import DEADLINE, Breach, Caller, Round, Spell, judge, read_executions
+from measure import failures, read
+from mesh import APPS, CONSUMERS, ETCDS, PROVIDERS, SERVICES, Mesh
+from schedule import draw, parsed, steps, written
+from shrink import shrink
+
+from harness.process import Failed, Timeout
+from harness.suite import Suite
+
+RATE = 60  # requests a second of each caller
+MEDIAN = "20ms"  # that a request takes: some are on their way whenever a fault begins
+
+# Seconds of load before the first fault, and once all is as before.
+LEAD, TAIL = 1, 2
+
+RECOVERY = 30  # seconds in which all is as before, after the last fault
+LONGEST = 600  # seconds; a load is told to stop before
+
+SHOWN = 3  # breaches of a rule that are printed
+
+# A failure may need luck: a part of a schedule fails if one of so many runs does.
+RUNS = 2
+
+
+class Outcome:
+    """What became of a schedule's run."""
+
+    def __init__(self, breaches, callers, stopped, recovered):
+        self.breaches = breaches
+        self.requests = [r for c in callers for r in c.requests if r.end() < stopped]
+        self.recovered = recovered  # seconds after the last fault
+
+    def text(self):
+        counts = ", ".join(f"{n} {why}" for why, n in failures(self.requests).most_common()) or "none"
+        return f"{len(self.requests)} requests; failed: {counts}; as before after {self.recovered:.1f} s"
+
+    def broken(self):
+        """The breaches as lines of text, a few for each rule."""
+        by_rule = collections.defaultdict(list)
+        for b in self.breaches:
+            by_rule[b.rule].append(b.what)
+        return [f"{rule}: {len(found)}\n    " + "\n    ".join(found[:SHOWN]) for rule, found in by_rule.items()]
+
+
+class Together:
+    """The mesh, and the runs of schedules in it."""
+
+    def __init__(self, suite):
+        self.suite, self.mesh, self.runs = suite, None, 0
+
+    def run(self, schedule):
+        """The Outcome of a schedule."""
+        if not self.mesh:
+            self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN)
+            self.mesh.start()
+        self.runs += 1
+        outcome = self.observe(schedule)
+        if outcome.breaches:
+            self.remove()  # so that nothing of it disturbs the next run
+        return outcome
+
+    def observe(self, schedule):
+        m = self.mesh
+        m.wait_normal()
+        executed = {app: os.path.getsize(m.executions(app)) for app in APPS}
+        loads = [(sidecar, idempotent, *m.load(
+            f"run-{self.runs}-{sidecar}-{'idempotent' if idempotent else 'other'}", RATE, LONGEST,
+            "--seed", str(4 * self.runs + 2 * i + idempotent), "--header", f"x-remora-timeout-ms: {DEADLINE * 1000:.0f}",
+            *(["--header", "x-remora-idempotent: 1"] if idempotent else []), host=sidecar, services=SERVICES))
+            for i, sidecar in enumerate(CONSUMERS) for idempotent in (False, True)]
+        time.sleep(LEAD)
+        begun = time.time()
+        spells = play(m, schedule)
+        ended = time.time()
+        why = ""
+        try:
+            m.wait_normal(RECOVERY)
+        except Timeout as e:
+            why = str(e)
+        normal = time.time()
+        time.sleep(TAIL)
+        stopped = time.time()
+        for *_, load in loads:
+            load.stop()
+        callers = [Caller(sidecar, idempotent, read(log)) for sidecar, idempotent, log, _ in loads]
+        executions = sum((read_executions(m.executions(app), offset)[0] for app, offset in executed.items()), collections.Counter())
+        breaches = judge(callers, executions, Round(begun, normal, stopped, spells))
+        if why:
+            breaches.append(Breach("recovery", why))
+        return Outcome(breaches, callers, stopped, normal - ended)
+
+    def remove(self):
+        if self.mesh:
+            self.mesh.remove()
+            self.mesh = None
+
+
+def play(m, schedule):
+    """Causes the faults at their times. Returns how long each really lasted."""
+    spells, lasting, start = [], {}, time.time()
+    with contextlib.ExitStack() as all_faults:
+        for at, event, begins in steps(schedule):
+            time.sleep(max(0, start + at - time.time()))
+            if begins:
+                hold = contextlib.ExitStack()
+                all_faults.callback(hold.close)
+                lasting[id(event)] = hold, time.time()
+                hold.enter_context(CAUSES[event.cause].hold(m, event.target))
+            else:
+                hold, begun = lasting[id(event)]
+                hold.close()
+                spells.append(Spell(event.cause, event.target, begun, time.time()))
+    return spells
+
+
+def main():
+    a = argparse.ArgumentParser(prog="scripts/chaos.sh --together", description=__doc__)
+    a.add_argument("--seed", type=int, default=1, help="the seed of the first schedule; the next one has the next seed")
+    a.add_argument("--schedules", type=int, help="how many; default 1")
+    a.add_argument("--minutes", type=float, help="schedules until so many minutes have passed")
+    a.add_argument("--replay", metavar="SCHEDULE", help="this schedule, --schedules times")
+    a.add_argument("--shrink", type=int, default=40, metavar="TRIES", help="how many runs may shorten a schedule that fails (default 40)")
+    o = a.parse_args()
+    try:
+        replayed = o.replay and parsed(o.replay, CAUSES)
+    except ValueError as e:
+        a.error(str(e))
+    suite = Suite()
+    together = Together(suite)
+    try:
+        end = time.monotonic() + 60 * (o.minutes or 0)
+        n = 0
+        while n < (o.schedules or 1) if o.minutes is None else time.monotonic() < end:
+            schedule = replayed if o.replay else draw(o.seed + n, CAUSES)
+            name = f"run {n + 1}" if o.replay else f"seed {o.seed + n}"
+            n += 1
+            outcome = together.run(schedule)
+            print(f"\n{written(schedule)}\n    {outcome.text()}", flush=True)
+            if suite.check(name, not outcome.breaches, "\n  ".join(["", *outcome.broken()])):
+                continue
+            shortest = shortened(together, schedule, {b.rule for b in outcome.breaches}, o.shrink)
+            print(f"  the shortest schedule that fails: --replay '{written(shortest)}'", flush=True)
+        return suite.finish()
+    finally:
+        together.remove()
+
+
+def shortened(together, schedule, rules, tries):
+    """A shorter schedule that breaks one of the rules, too."""
+    def fails(candidate):
+        for _ in range(RUNS):
+            outcome = together.run(candidate)
+            if rules & {b.rule for b in outcome.breaches}:
+                print(f"  fails, too: {written(candidate) or 'without a fault'}", flush=True)
+                return True
+        return False
+
+    return shrink(schedule, fails, tries // RUNS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
