@@ -20,25 +20,26 @@ class Cause(NamedTuple):
     what: str
     targets: tuple
     lasts: tuple    # the least and the most seconds that are drawn
+    weight: int     # how often it is drawn, beside the others
     hold: Callable  # takes the mesh and a target; a context in which the fault lasts
 
 
 CAUSES = {}
 
 
-def cause(name, what, targets, lasts=(0.5, 6)):
+def cause(name, what, targets, lasts=(0.5, 6), weight=1):
     def register(hold):
-        CAUSES[name] = Cause(what, targets, lasts, hold)
+        CAUSES[name] = Cause(what, targets, lasts, weight, hold)
         return hold
     return register
 
 
-@cause("kill", "the process is killed, and started again at the end", PROCESSES, (0.2, 5))
+@cause("kill", "the process is killed, and started again at the end", PROCESSES, (0.2, 5), weight=4)
 def kill(m, target):
     return m.processes[target].down()
 
 
-@cause("pause", "the process is stopped (SIGSTOP)", PROCESSES)
+@cause("pause", "the process is stopped (SIGSTOP)", PROCESSES, weight=4)
 def pause(m, target):
     return m.processes[target].paused()
 
@@ -120,7 +121,7 @@ def descriptors(m, target):
     return m.processes[target].without_descriptors()
 
 
-@cause("reload", "the sidecar reloads a changed configuration", SIDECARS, AT_ONCE)
+@cause("reload", "the sidecar reloads a changed configuration", SIDECARS, AT_ONCE, weight=2)
 @contextlib.contextmanager
 def reload(m, target):
     m.change(target)
@@ -128,7 +129,7 @@ def reload(m, target):
     yield
 
 
-@cause("restart", "another process takes the place of the sidecar (hot restart)", SIDECARS, AT_ONCE)
+@cause("restart", "another process takes the place of the sidecar (hot restart)", SIDECARS, AT_ONCE, weight=4)
 @contextlib.contextmanager
 def restart(m, target):
     m.processes[target].replace()

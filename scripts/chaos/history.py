@@ -14,6 +14,9 @@ FAILURES = {"no-endpoint", "overloaded", "no-slot", "connection-full", "too-many
 # Of these, the codes of requests that no application has got, unless they may be sent twice.
 UNSEEN = FAILURES - {"upstream-reset", "deadline"}
 
+# Over HTTP a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
+PASSED_ON = {"HTTP 502", "HTTP 503", "HTTP 504"}
+
 # What a client sees of a response that is not the one to its request: of another one, not whole, or one too many.
 WRONG = {"nonce", "protocol", "stray"}
 
@@ -26,6 +29,7 @@ AWAY, STILL = {"kill", "vanish", "descriptors"}, {"pause", "descriptors"}
 
 class Caller(NamedTuple):
     sidecar: str
+    protocol: str  # between the sidecars
     idempotent: bool
     requests: list  # of measure.Request
 
@@ -85,12 +89,12 @@ def broken_rule(r, caller, executions, of, gone, still):
         return "recovery"
     if r.failure in GONE:
         return "" if any(overlap(r.due, r.end(), *g) for g in gone) else "a response"
-    return "" if r.failure in FAILURES else "a stated code"
+    return "" if r.failure in (FAILURES | PASSED_ON if caller.protocol == "http" else FAILURES) else "a stated code"
 
 
 def described(r, caller, executions, since):
     kind = "idempotent" if caller.idempotent else "other"
-    return (f"{r.nonce} ({kind}) of {caller.sidecar}, due after {r.due - since:.2f} s, "
+    return (f"{r.nonce} ({kind}) of {caller.sidecar} over {caller.protocol}, due after {r.due - since:.2f} s, "
             f"{r.failure or 'well'} after {r.latency:.2f} s, begun {executions} times")
 
 

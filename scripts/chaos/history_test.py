@@ -14,9 +14,9 @@ def request(failure="", due=105.0, latency=0.02, waited=0.0):
 
 
 class HistoryTest(unittest.TestCase):
-    def broken(self, r, executions=1, idempotent=False, spells=()):
+    def broken(self, r, executions=1, idempotent=False, spells=(), protocol="link"):
         """The rule that a request breaks, "" for none."""
-        breaches = judge([Caller("consumer", idempotent, [r])], collections.Counter(n=executions),
+        breaches = judge([Caller("consumer", protocol, idempotent, [r])], collections.Counter(n=executions),
                          Round(BEGUN, NORMAL, STOPPED, list(spells)))
         self.assertLessEqual(len(breaches), 1)
         return breaches[0].rule if breaches else ""
@@ -64,6 +64,9 @@ class HistoryTest(unittest.TestCase):
     def test_codes(self):
         for code in FAILURES:
             self.assertEqual(self.broken(request(code), 0), "")
+        for status, protocol, want in ((502, "http", ""), (503, "http", ""), (504, "http", ""), (502, "link", "a stated code"),
+                                       (500, "http", "a stated code"), (404, "http", "a stated code")):
+            self.assertEqual(self.broken(request(f"HTTP {status}"), 0, protocol=protocol), want)
 
     def test_a_sidecar_that_is_away(self):
         for cause in AWAY:
@@ -90,8 +93,8 @@ class HistoryTest(unittest.TestCase):
         self.assertEqual(gaps(spells, "b"), [(3, 4 + START)])
 
     def test_description(self):
-        breaches = judge([Caller("consumer-2", True, [request("nonce")])], collections.Counter(n=3), Round(BEGUN, NORMAL, STOPPED, []))
-        self.assertEqual(breaches[0].what, "n (idempotent) of consumer-2, due after 5.00 s, nonce after 0.02 s, begun 3 times")
+        breaches = judge([Caller("consumer-2", "http", True, [request("nonce")])], collections.Counter(n=3), Round(BEGUN, NORMAL, STOPPED, []))
+        self.assertEqual(breaches[0].what, "n (idempotent) of consumer-2 over http, due after 5.00 s, nonce after 0.02 s, begun 3 times")
 
 
 class LogsTest(unittest.TestCase):

@@ -13,7 +13,7 @@ from clock import Clock
 from layers import Layers, together
 from network import Network
 
-from harness.process import PATIENCE, Process, Timeout, tool, wait_for
+from harness.process import PATIENCE, Process, Timeout, run, tool, wait_for
 from harness.sidecar import configuration, written
 
 CONSUMERS = ("consumer", "consumer-2")
@@ -40,7 +40,7 @@ ADMIN = "http://127.0.0.1:9901"
 SLOW_DISK = 300_000  # microseconds that a write to a slow disk takes
 
 # What reloads change, from one value to the other and back. Each makes its service a new one.
-CHANGES = {"static": ("max_concurrency", (64, "auto")), "etcd": ("lb", ({"subset": 0}, {"subset": 8}))}
+CHANGES = {"static": ("max_concurrency", (64, 0)), "etcd": ("lb", ({"subset": 0}, {"subset": 8}))}
 
 PAGE = 4096  # bytes, the unit in which a disk is allocated
 
@@ -192,6 +192,13 @@ class Mesh:
             service[key] = one if service.get(key) == other else other
         self.write(name)
 
+    def check_changes(self):
+        """Fails if a changed configuration is not valid. All are as before then."""
+        for name in self.configs:
+            for _ in range(2):
+                self.change(name)
+                run([tool("remora"), "check", self.suite.path(name + ".yaml")])
+
     def write(self, name):
         """Writes the configuration of a sidecar, and returns its path."""
         return self.suite.file(name + ".yaml", written(self.configs[name]))
@@ -288,13 +295,13 @@ class Mesh:
         except Timeout as e:
             raise Timeout(f"{e}: {self.abnormal()}") from None
 
-    def load(self, name, rate, seconds, *options, host="consumer", services=("compute",)):
+    def load(self, name, rate, seconds, *options, host="consumer", service="compute"):
         """Starts an open loop on a consumer's host, which writes a log of that name."""
         log = self.suite.path(name + ".requests")
-        urls = [f"http://127.0.0.1:{SERVICES[service][1]}/compute" for service in services]
         return log, self.suite.process(name, self.hosts[host].argv(
             tool("remora-lab"), "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-            "--connections", "128", "--max-connections", "128", "--timeout", f"{PATIENCE}s", "--log", log, *options, *urls)).start()
+            "--connections", "128", "--max-connections", "128", "--timeout", f"{PATIENCE}s", "--log", log, *options,
+            f"http://127.0.0.1:{SERVICES[service][1]}/compute")).start()
 
     def connections(self, host, address):
         """How many open TCP connections a host has with an address."""

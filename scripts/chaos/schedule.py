@@ -24,9 +24,10 @@ class Event(NamedTuple):
 def draw(seed, causes):
     """A schedule, in the order of the beginnings, of causes.Cause by their names."""
     rng = random.Random(seed)
+    names = sorted(causes)
     schedule = []
     for _ in range(rng.randint(*FAULTS)):
-        name = rng.choice(sorted(causes))
+        [name] = rng.choices(names, [causes[name].weight for name in names])
         at, lasts = rng.uniform(0, BEGIN), rng.uniform(*causes[name].lasts)
         targets = causes[name].targets
         if rng.random() < GATHERED:

@@ -1,6 +1,6 @@
 import unittest
 
-from causes import CAUSES
+from causes import CAUSES, Cause
 from schedule import BEGIN, END, Event, draw, end, parsed, steps, written
 
 
@@ -11,9 +11,8 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(len({written(draw(seed, CAUSES)) for seed in range(20)}), 20)
 
     def test_a_seed_draws_the_same_for_ever(self):
-        causes = {"kill": CAUSES["kill"], "reload": CAUSES["reload"], "pause": CAUSES["pause"]}
-        self.assertEqual(written(draw(7, causes)), "1+0:reload:consumer 1.4+0:reload:provider-1 3.2+0.4:kill:consumer-2 "
-                         "3.3+1.8:pause:consumer 3.4+3.5:pause:etcd-1 4.7+0:reload:consumer 4.7+5.5:pause:consumer-2")
+        causes = {"long": Cause("", ("app-1", "provider-1", "consumer"), (5, 9), 1, None), "short": Cause("", ("consumer",), (0, 0), 2, None)}
+        self.assertEqual(written(draw(7, causes)), "0.5+0:short:consumer 0.9+6.2:long:app-1 1.8+7.2:long:consumer 1.9+0:short:consumer 3.2+0:short:consumer 4.6+5.8:long:consumer 5+0:short:consumer")
 
     def test_what_is_drawn(self):
         drawn = [draw(seed, CAUSES) for seed in range(1000)]

@@ -5,6 +5,7 @@ each. See scripts/chaos.sh.
 import argparse
 import collections
 import contextlib
+import itertools
 import os
 import sys
 import time
@@ -19,7 +20,7 @@ from shrink import shrink
 from harness.process import Failed, Timeout
 from harness.suite import Suite
 
-RATE = 60  # requests a second of each caller
+RATE = 30  # requests a second of each caller
 MEDIAN = "20ms"  # that a request takes: some are on their way whenever a fault begins
 
 # Seconds of load before the first fault, and once all is as before.
@@ -65,6 +66,7 @@ class Together:
         if not self.mesh:
             self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN)
             self.mesh.start()
+            self.mesh.check_changes()
         self.runs += 1
         outcome = self.observe(schedule)
         if outcome.breaches:
@@ -75,11 +77,7 @@ class Together:
         m = self.mesh
         m.wait_normal()
         executed = {app: os.path.getsize(m.executions(app)) for app in APPS}
-        loads = [(sidecar, idempotent, *m.load(
-            f"run-{self.runs}-{sidecar}-{'idempotent' if idempotent else 'other'}", RATE, LONGEST,
-            "--seed", str(4 * self.runs + 2 * i + idempotent), "--header", f"x-remora-timeout-ms: {DEADLINE * 1000:.0f}",
-            *(["--header", "x-remora-idempotent: 1"] if idempotent else []), host=sidecar, services=SERVICES))
-            for i, sidecar in enumerate(CONSUMERS) for idempotent in (False, True)]
+        loads = [(kind, *self.load(i, *kind)) for i, kind in enumerate(itertools.product(CONSUMERS, SERVICES, (False, True)))]
         time.sleep(LEAD)
         begun = time.time()
         spells = play(m, schedule)
@@ -94,12 +92,19 @@ class Together:
         stopped = time.time()
         for *_, load in loads:
             load.stop()
-        callers = [Caller(sidecar, idempotent, read(log)) for sidecar, idempotent, log, _ in loads]
+        callers = [Caller(sidecar, SERVICES[service][0], idempotent, read(log)) for (sidecar, service, idempotent), log, _ in loads]
         executions = sum((read_executions(m.executions(app), offset)[0] for app, offset in executed.items()), collections.Counter())
         breaches = judge(callers, executions, Round(begun, normal, stopped, spells))
         if why:
             breaches.append(Breach("recovery", why))
         return Outcome(breaches, callers, stopped, normal - ended)
+
+    def load(self, i, sidecar, service, idempotent):
+        """Starts the i-th load of a run."""
+        headers = [f"x-remora-timeout-ms: {DEADLINE * 1000:.0f}", *["x-remora-idempotent: 1"] * idempotent]
+        return self.mesh.load(
+            f"run-{self.runs}-{sidecar}-{service}-{'idempotent' if idempotent else 'other'}", RATE, LONGEST,
+            "--seed", str(100 * self.runs + i), *(word for header in headers for word in ("--header", header)), host=sidecar, service=service)
 
     def remove(self):
         if self.mesh:
