@@ -16,7 +16,7 @@ packages=(
 	nghttp2-client                                # http2
 	unzip                                         # grpc, oss-fuzz
 	wrk                                           # interop, cost
-	strace valgrind                               # cost
+	strace valgrind                               # cost; chaos
 	chromium                                      # dashboard
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme, frameworks
 	mount                                         # chaos, frameworks

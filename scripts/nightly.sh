@@ -47,6 +47,7 @@ privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)
 if ((EUID != 0)); then privileged=(sudo "${privileged[@]}"); fi
 suite "${privileged[@]}" scripts/intercept-test.sh
 suite "${privileged[@]}" scripts/chaos.sh
+suite "${privileged[@]}" scripts/chaos.sh --together --minutes 60 --seed "$(date +%Y%j000)"
 suite "${privileged[@]}" scripts/sources.sh
 suite "${privileged[@]}" scripts/zookeeper-source.sh
 suite "${privileged[@]}" scripts/frameworks.sh
