@@ -133,24 +133,23 @@ def play(m, schedule):
 def main():
     a = argparse.ArgumentParser(prog="scripts/chaos.sh --together", description=__doc__)
     a.add_argument("--seed", type=int, default=1, help="the seed of the first schedule; the next one has the next seed")
-    a.add_argument("--schedules", type=int, help="how many; default 1")
+    a.add_argument("--schedules", type=int, default=1, help="how many; default 1")
     a.add_argument("--minutes", type=float, help="schedules until so many minutes have passed")
     a.add_argument("--replay", metavar="SCHEDULE", help="this schedule, --schedules times")
     a.add_argument("--shrink", type=int, default=40, metavar="TRIES", help="how many runs may shorten a schedule that fails (default 40)")
     o = a.parse_args()
     try:
-        replayed = o.replay and parsed(o.replay, CAUSES)
+        replayed = None if o.replay is None else parsed(o.replay, CAUSES)
     except ValueError as e:
         a.error(str(e))
     suite = Suite()
     together = Together(suite)
     try:
         end = time.monotonic() + 60 * (o.minutes or 0)
-        n = 0
-        while n < (o.schedules or 1) if o.minutes is None else time.monotonic() < end:
-            schedule = replayed if o.replay else draw(o.seed + n, CAUSES)
-            name = f"run {n + 1}" if o.replay else f"seed {o.seed + n}"
-            n += 1
+        for n in itertools.count():
+            if time.monotonic() > end if o.minutes else n == o.schedules:
+                break
+            name, schedule = (f"seed {o.seed + n}", draw(o.seed + n, CAUSES)) if replayed is None else (f"run {n + 1}", replayed)
             outcome = together.run(schedule)
             print(f"\n{written(schedule)}\n    {outcome.text()}", flush=True)
             if suite.check(name, not outcome.breaches, "\n  ".join(["", *outcome.broken()])):
