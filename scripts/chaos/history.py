@@ -4,7 +4,7 @@ import collections
 from typing import NamedTuple
 
 DEADLINE = 1.5  # seconds that a caller gives its sidecar, by x-remora-timeout-ms
-SLACK = 2  # seconds by which a response may be late: the machine may stand still, and does so under other work
+SLACK = 2  # seconds by which a response may be late
 START = 10  # seconds after its start in which a sidecar listens again
 
 # With several faults at once a request may fail, by one of these codes of docs/errors.md.
@@ -16,6 +16,9 @@ UNSEEN = FAILURES - {"upstream-reset", "deadline"}
 
 # Over HTTP a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
 PASSED_ON = {"HTTP 502", "HTTP 503", "HTTP 504"}
+
+# The failures that a lack of processor time causes, too.
+LATE = {"deadline", "HTTP 504"}
 
 # What a client sees of a response that is not the one to its request: of another one, not whole, or one too many.
 WRONG = {"nonce", "protocol", "stray"}
@@ -48,6 +51,7 @@ class Round(NamedTuple):
     normal: float  # when all was as before, after the last fault
     stopped: float  # when the callers were told to stop: requests in flight were cut off
     spells: list
+    waits: list = ()  # for a processor: of processor.Wait
 
 
 class Breach(NamedTuple):
@@ -59,7 +63,7 @@ def judge(callers, executions, of):
     """The breaches of a Round. executions is a Counter of how often applications have begun to carry out each nonce."""
     breaches = []
     for caller in callers:
-        gone, still = gaps(of.spells, caller.sidecar), waits(of.spells, caller.sidecar)
+        gone, still = gaps(of.spells, caller.sidecar), stops(of.spells, caller.sidecar)
         for r in caller.requests:
             rule = broken_rule(r, caller, executions[r.nonce], of, gone, still)
             if rule:
@@ -79,9 +83,11 @@ def broken_rule(r, caller, executions, of, gone, still):
         return "refused means not carried out"
     if r.waited is not None:
         sent = r.due + r.waited
-        if r.end() - sent > DEADLINE + SLACK + sum(overlap(sent, r.end(), *s) for s in still):
+        if r.end() - sent > DEADLINE + SLACK + sum(overlap(sent, r.end(), *s) for s in still) + starved(of, sent, r.end()):
             return "in time"
     if not r.failure or r.failure in GONE and r.end() >= of.stopped:
+        return ""
+    if r.failure in LATE and starved(of, r.due, r.end()) > SLACK / 2:
         return ""
     if r.end() < of.begun:
         return "no failure before the faults"
@@ -109,7 +115,7 @@ def gaps(spells, sidecar):
     return merged
 
 
-def waits(spells, sidecar):
+def stops(spells, sidecar):
     """When the sidecar did not run or did not take connections."""
     merged = []
     for begun, ended in sorted((s.begun, s.ended) for s in spells if s.target == sidecar and s.cause in STILL):
@@ -118,6 +124,11 @@ def waits(spells, sidecar):
         else:
             merged.append((begun, ended))
     return merged
+
+
+def starved(of, since, until):
+    """The seconds that a request in that time may have waited for processors."""
+    return sum(w.seconds for w in of.waits if overlap(since, until, w.begun, w.ended))
 
 
 def overlap(a, b, since, until):

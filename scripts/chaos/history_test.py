@@ -3,8 +3,9 @@ import os
 import tempfile
 import unittest
 
-from history import AWAY, DEADLINE, FAILURES, SLACK, START, Caller, Round, Spell, gaps, judge, read_executions, waits
+from history import AWAY, DEADLINE, FAILURES, SLACK, START, Caller, Round, Spell, gaps, judge, read_executions, stops
 from measure import Request, read
+from processor import Wait
 
 BEGUN, NORMAL, STOPPED = 100.0, 120.0, 130.0
 
@@ -14,10 +15,10 @@ def request(failure="", due=105.0, latency=0.02, waited=0.0):
 
 
 class HistoryTest(unittest.TestCase):
-    def broken(self, r, executions=1, idempotent=False, spells=(), protocol="link"):
+    def broken(self, r, executions=1, idempotent=False, spells=(), protocol="link", waits=()):
         """The rule that a request breaks, "" for none."""
         breaches = judge([Caller("consumer", protocol, idempotent, [r])], collections.Counter(n=executions),
-                         Round(BEGUN, NORMAL, STOPPED, list(spells)))
+                         Round(BEGUN, NORMAL, STOPPED, list(spells), waits))
         self.assertLessEqual(len(breaches), 1)
         return breaches[0].rule if breaches else ""
 
@@ -85,11 +86,19 @@ class HistoryTest(unittest.TestCase):
                 self.assertEqual(self.broken(late, 0, spells=spells), want)
         self.assertEqual(self.broken(request("reset", due=105), 0, spells=[Spell("pause", "consumer", 104, 108)]), "a response")
 
-    def test_gaps_and_waits(self):
+    def test_a_busy_machine(self):
+        late, lost = request("deadline", latency=DEADLINE + SLACK + 0.9), request("deadline", due=121, latency=DEADLINE)
+        for r, waits, want in ((late, [], "in time"), (late, [Wait(104, 105.5, 0.5), Wait(105.5, 106, 0.5)], ""),
+                               (late, [Wait(104, 105.5, 0.5), Wait(110, 111, 5)], "in time"), (lost, [Wait(120, 122, 2)], ""),
+                               (lost, [Wait(120, 122, 0.5)], "recovery"), (request("no-endpoint", due=121), [Wait(120, 122, 2)], "recovery")):
+            with self.subTest(waits):
+                self.assertEqual(self.broken(r, 0, waits=waits), want)
+
+    def test_gaps_and_stops(self):
         spells = [Spell("pause", "a", 15, 30), Spell("kill", "a", 1, 2), Spell("kill", "a", 8, 9), Spell("pause", "a", 50, 51),
                   Spell("kill", "b", 3, 4), Spell("cut-to", "a", 0, 99)]
         self.assertEqual(gaps(spells, "a"), [(1, 30 + START)])
-        self.assertEqual(waits(spells, "a"), [(15, 30), (50, 51)])
+        self.assertEqual(stops(spells, "a"), [(15, 30), (50, 51)])
         self.assertEqual(gaps(spells, "b"), [(3, 4 + START)])
 
     def test_description(self):

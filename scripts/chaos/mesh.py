@@ -27,7 +27,10 @@ ADDRESSES = {**{name: f"10.78.0.{i}" for i, name in enumerate(CONSUMERS, 1)},
 LEASE = 2  # seconds; the shortest that etcd grants
 DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer, also for a free connection
 CONNECT = 2  # seconds for a connection: the default is too short for a machine that stands still
-DRAIN = 5  # seconds that a replaced process has to end
+
+# Seconds that a replaced process has to end. Then it ends connections of clients that had no last response, also with a
+# request: no client of a consumer waits so long with its next one.
+CONSUMER_DRAIN, PROVIDER_DRAIN = 15, 5
 
 # Hedges and paid retries for each request. Each request at a lost provider takes one,
 # and where the machine itself stalls those are many.
@@ -46,6 +49,7 @@ PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
 def consumer(config, disk):
+    config["timeouts"] = {"drain": f"{CONSUMER_DRAIN}s"}
     config["registry"]["cache_dir"] = f"{disk}/cache"
     config["access_log"] = {"path": f"{disk}/access.log", "sample": 0.1}
     for service, (protocol, port, _) in SERVICES.items():
@@ -56,6 +60,7 @@ def consumer(config, disk):
 
 
 def provider(config, address):
+    config["timeouts"] = {"drain": f"{PROVIDER_DRAIN}s"}
     config["services"]["local"] = {"discover": "static", "endpoints": ["127.0.0.1:8080"], "protocol": "http",
                                    "max_concurrency": 64, "connect_timeout": f"{CONNECT}s"}
     config["register"] = []
@@ -179,7 +184,7 @@ class Mesh:
 
     def sidecar(self, name, complete, *args):
         """A sidecar with the configuration that complete makes of the common parts."""
-        config = configuration(name, "127.0.0.1:9901", log={"level": "info"}, timeouts={"drain": f"{DRAIN}s"}, registry={
+        config = configuration(name, "127.0.0.1:9901", log={"level": "info"}, registry={
             "etcd": {"endpoints": [f"{ADDRESSES[etcd]}:2379" for etcd in ETCDS], "lease_ttl": f"{LEASE}s"}})
         complete(config, *args)
         self.configs[name] = config

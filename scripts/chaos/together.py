@@ -14,6 +14,7 @@ from causes import CAUSES
 from history import DEADLINE, Breach, Caller, Round, Spell, judge, read_executions
 from measure import failures, read
 from mesh import APPS, CONSUMERS, ETCDS, PROVIDERS, SERVICES, Mesh
+from processor import Watch
 from schedule import draw, parsed, steps, written
 from shrink import shrink
 
@@ -38,14 +39,16 @@ RUNS = 2
 class Outcome:
     """What became of a schedule's run."""
 
-    def __init__(self, breaches, callers, stopped, recovered):
+    def __init__(self, breaches, callers, stopped, recovered, waited):
         self.breaches = breaches
         self.requests = [r for c in callers for r in c.requests if r.end() < stopped]
         self.recovered = recovered  # seconds after the last fault
+        self.waited = waited  # seconds that requests may have waited for a processor
 
     def text(self):
         counts = ", ".join(f"{n} {why}" for why, n in failures(self.requests).most_common()) or "none"
-        return f"{len(self.requests)} requests; failed: {counts}; as before after {self.recovered:.1f} s"
+        return (f"{len(self.requests)} requests; failed: {counts}; as before after {self.recovered:.1f} s"
+                f"; waits for a processor {self.waited:.1f} s")
 
     def broken(self):
         """The breaches as lines of text, a few for each rule."""
@@ -78,6 +81,7 @@ class Together:
         m.wait_normal()
         executed = {app: os.path.getsize(m.executions(app)) for app in APPS}
         loads = [(kind, *self.load(i, *kind)) for i, kind in enumerate(itertools.product(CONSUMERS, SERVICES, (False, True)))]
+        watch = Watch(lambda: [c.pid for p in m.processes.values() for c in p.alive()] + [load.child.pid for *_, load in loads])
         time.sleep(LEAD)
         begun = time.time()
         spells = play(m, schedule)
@@ -90,14 +94,15 @@ class Together:
         normal = time.time()
         time.sleep(TAIL)
         stopped = time.time()
+        waits = watch.stop()
         for *_, load in loads:
             load.stop()
         callers = [Caller(sidecar, SERVICES[service][0], idempotent, read(log)) for (sidecar, service, idempotent), log, _ in loads]
         executions = sum((read_executions(m.executions(app), offset)[0] for app, offset in executed.items()), collections.Counter())
-        breaches = judge(callers, executions, Round(begun, normal, stopped, spells))
+        breaches = judge(callers, executions, Round(begun, normal, stopped, spells, waits))
         if why:
             breaches.append(Breach("recovery", why))
-        return Outcome(breaches, callers, stopped, normal - ended)
+        return Outcome(breaches, callers, stopped, normal - ended, sum(w.seconds for w in waits))
 
     def load(self, i, sidecar, service, idempotent):
         """Starts the i-th load of a run."""
