@@ -12,7 +12,7 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import Callable, NamedTuple
 
-from causes import CAUSES
+from causes import CAUSES, DAY
 from layers import together
 from mesh import ADDRESSES, ADMIN, ETCDS, LEASE, PROVIDERS
 
@@ -30,8 +30,6 @@ UNNOTICED = {"deadline": 30}
 
 # What callers see of a missing sidecar.
 GONE = {"connect": ANY, "reset": ANY}
-
-DAY = 86400
 
 
 class Fault(NamedTuple):

@@ -79,7 +79,8 @@ class HistoryTest(unittest.TestCase):
 
     def test_a_sidecar_that_stands_still(self):
         late = request("deadline", due=103, latency=DEADLINE + SLACK + 3.9)
-        for spells, want in (([], "in time"), ([Spell("pause", "consumer", 104, 108)], ""), ([Spell("pause", "provider-1", 104, 108)], "in time"),
+        for spells, want in (([], "in time"), ([Spell("pause", "consumer", 104, 108)], ""),
+                             ([Spell("pause", "provider-1", 104, 108)], "in time"),
                              ([Spell("pause", "consumer", 104, 106), Spell("descriptors", "consumer", 105, 108)], ""),
                              ([Spell("pause", "consumer", 104, 106), Spell("pause", "consumer", 104, 106)], "in time")):
             with self.subTest(spells):

@@ -27,7 +27,8 @@ def read(path):
         for line in f:
             due, latency, status, kind, code, nonce, waited = line.split()
             failure = "" if kind == "-" else f"HTTP {status}" if (kind, code) == ("status", "-") else code if kind == "status" else kind
-            requests.append(Request(int(due) / 1e6, int(latency) / 1e6, failure, nonce, None if waited == "-1" else int(waited) / 1e6))
+            sent = None if waited == "-1" else int(waited) / 1e6
+            requests.append(Request(int(due) / 1e6, int(latency) / 1e6, failure, nonce, sent))
     return sorted(requests, key=lambda r: r.due)
 
 

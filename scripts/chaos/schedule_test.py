@@ -11,8 +11,11 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(len({written(draw(seed, CAUSES)) for seed in range(20)}), 20)
 
     def test_a_seed_draws_the_same_for_ever(self):
-        causes = {"long": Cause("", ("app-1", "provider-1", "consumer"), (5, 9), 1, None), "short": Cause("", ("consumer",), (0, 0), 2, None)}
-        self.assertEqual(written(draw(7, causes)), "0.5+0:short:consumer 0.9+6.2:long:app-1 1.8+7.2:long:consumer 1.9+0:short:consumer 3.2+0:short:consumer 4.6+5.8:long:consumer 5+0:short:consumer")
+        causes = {"long": Cause("", ("app-1", "provider-1", "consumer"), (5, 9), 1, None),
+                  "short": Cause("", ("consumer",), (0, 0), 2, None)}
+        self.assertEqual(written(draw(7, causes)),
+                         "0.5+0:short:consumer 0.9+6.2:long:app-1 1.8+7.2:long:consumer "
+                         "1.9+0:short:consumer 3.2+0:short:consumer 4.6+5.8:long:consumer 5+0:short:consumer")
 
     def test_what_is_drawn(self):
         drawn = [draw(seed, CAUSES) for seed in range(1000)]

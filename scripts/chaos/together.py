@@ -18,7 +18,7 @@ from processor import Watch
 from schedule import draw, parsed, steps, written
 from shrink import shrink
 
-from harness.process import Failed, Timeout
+from harness.process import Timeout
 from harness.suite import Suite
 
 RATE = 30  # requests a second of each caller
@@ -109,7 +109,8 @@ class Together:
         headers = [f"x-remora-timeout-ms: {DEADLINE * 1000:.0f}", *["x-remora-idempotent: 1"] * idempotent]
         return self.mesh.load(
             f"run-{self.runs}-{sidecar}-{service}-{'idempotent' if idempotent else 'other'}", RATE, LONGEST,
-            "--seed", str(100 * self.runs + i), *(word for header in headers for word in ("--header", header)), host=sidecar, service=service)
+            "--seed", str(100 * self.runs + i), *(word for header in headers for word in ("--header", header)),
+            host=sidecar, service=service)
 
     def remove(self):
         if self.mesh:
@@ -141,7 +142,8 @@ def main():
     a.add_argument("--schedules", type=int, default=1, help="how many; default 1")
     a.add_argument("--minutes", type=float, help="schedules until so many minutes have passed")
     a.add_argument("--replay", metavar="SCHEDULE", help="this schedule, --schedules times")
-    a.add_argument("--shrink", type=int, default=40, metavar="TRIES", help="how many runs may shorten a schedule that fails (default 40)")
+    a.add_argument("--shrink", type=int, default=40, metavar="TRIES",
+                   help="how many runs may shorten a schedule that fails (default 40)")
     o = a.parse_args()
     try:
         replayed = None if o.replay is None else parsed(o.replay, CAUSES)
