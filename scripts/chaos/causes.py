@@ -13,6 +13,8 @@ SIDECARS = CONSUMERS + PROVIDERS
 PROCESSES = SIDECARS + APPS + ETCDS
 HOSTS = SIDECARS + ETCDS
 
+PORTS = {port for _, _, port in SERVICES.values()}  # of providers' sidecars
+
 AT_ONCE = (0, 0)
 
 
@@ -61,7 +63,7 @@ def lost_links(m, target):
 
 def lose_links(m, target):
     """Ends the connections between sidecars at a host: the other end gets an RST if the cable is whole."""
-    for _, _, port in SERVICES.values():
+    for port in PORTS:
         for end in ("sport", "dport"):
             m.hosts[target].execute("ss", "-K", end, f":{port}", check=False)
 
@@ -79,7 +81,7 @@ def cut_from(m, target):
 @cause("rst", "the host responds with RST to all packets for its sidecar", PROVIDERS)
 def rst(m, target):
     return together(*(m.network.refused(m.hosts[target], "-p", "tcp", "--dport", str(port), "-j", "REJECT",
-                                        "--reject-with", "tcp-reset") for _, _, port in SERVICES.values()))
+                                        "--reject-with", "tcp-reset") for port in PORTS))
 
 
 def cable(name, what, targets=HOSTS, **how):

@@ -14,7 +14,7 @@ FAILURES = {"no-endpoint", "overloaded", "no-slot", "connection-full", "too-many
 # Of these, the codes of requests that no application has got, unless they may be sent twice.
 UNSEEN = FAILURES - {"upstream-reset", "deadline"}
 
-# Over HTTP a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
+# Over HTTP/1.1 and HTTP/2 a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
 PASSED_ON = {"HTTP 502", "HTTP 503", "HTTP 504"}
 
 # The failures that a lack of processor time causes, too.
@@ -95,7 +95,7 @@ def broken_rule(r, caller, executions, of, gone, still):
         return "recovery"
     if r.failure in GONE:
         return "" if any(overlap(r.due, r.end(), *g) for g in gone) else "a response"
-    return "" if r.failure in (FAILURES | PASSED_ON if caller.protocol == "http" else FAILURES) else "a stated code"
+    return "" if r.failure in (FAILURES if caller.protocol == "link" else FAILURES | PASSED_ON) else "a stated code"
 
 
 def described(r, caller, executions, since):

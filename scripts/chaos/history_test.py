@@ -65,7 +65,7 @@ class HistoryTest(unittest.TestCase):
     def test_codes(self):
         for code in FAILURES:
             self.assertEqual(self.broken(request(code), 0), "")
-        for status, protocol, want in ((502, "http", ""), (503, "http", ""), (504, "http", ""), (502, "link", "a stated code"),
+        for status, protocol, want in ((502, "http", ""), (503, "http", ""), (504, "http2", ""), (502, "link", "a stated code"),
                                        (500, "http", "a stated code"), (404, "http", "a stated code")):
             self.assertEqual(self.broken(request(f"HTTP {status}"), 0, protocol=protocol), want)
 

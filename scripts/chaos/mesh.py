@@ -36,8 +36,9 @@ CONSUMER_DRAIN, PROVIDER_DRAIN = 15, 5
 # and where the machine itself stalls those are many.
 BUDGET = 0.5
 
-# The services, each with what the sidecars speak, and with the ports of its listeners at consumers and providers.
-SERVICES = {"compute": ("link", 15001, 15006), "plain": ("http", 15002, 15007)}
+# The services, each with what the sidecars speak, and with the ports of its listeners at consumers and providers. The
+# last one is not in etcd: there the protocol would be that of the listener.
+SERVICES = {"compute": ("link", 15001, 15006), "plain": ("http", 15002, 15007), "multiplexed": ("http2", 15003, 15007)}
 ADMIN = "http://127.0.0.1:9901"
 
 SLOW_DISK = 300_000  # microseconds that a write to a slow disk takes
@@ -52,10 +53,13 @@ def consumer(config, disk):
     config["timeouts"] = {"drain": f"{CONSUMER_DRAIN}s"}
     config["registry"]["cache_dir"] = f"{disk}/cache"
     config["access_log"] = {"path": f"{disk}/access.log", "sample": 0.1}
-    for service, (protocol, port, _) in SERVICES.items():
+    for service, (protocol, port, to) in SERVICES.items():
         config["listeners"].append({"name": service, "address": f"127.0.0.1:{port}", "protocol": "http", "service": service})
+        found = {"discover": "etcd"}
+        if protocol == "http2":
+            found = {"discover": "static", "endpoints": [f"{ADDRESSES[name]}:{to}" for name in PROVIDERS]}
         config["services"][service] = {
-            "discover": "etcd", "protocol": protocol, "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
+            **found, "protocol": protocol, "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
             "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}}
 
 
@@ -65,6 +69,8 @@ def provider(config, address):
                                    "max_concurrency": 64, "connect_timeout": f"{CONNECT}s"}
     config["register"] = []
     for service, (protocol, _, port) in SERVICES.items():
+        if protocol == "http2":
+            continue
         config["listeners"].append({"name": service, "address": f"{address}:{port}", "protocol": protocol, "service": "local",
                                     **({"insecure": True} if protocol == "link" else {})})
         config["register"].append({"service": service, "listener": service, "advertise": f"{address}:{port}",

@@ -21,7 +21,7 @@ from shrink import shrink
 from harness.process import Timeout
 from harness.suite import Suite
 
-RATE = 30  # requests a second of each caller
+RATE = 20  # requests a second of each caller
 MEDIAN = "20ms"  # that a request takes: some are on their way whenever a fault begins
 
 # Seconds of load before the first fault, and once all is as before.
