@@ -83,11 +83,11 @@ def broken_rule(r, caller, executions, of, gone, still):
         return "refused means not carried out"
     if r.waited is not None:
         sent = r.due + r.waited
-        if r.end() - sent > DEADLINE + SLACK + sum(overlap(sent, r.end(), *s) for s in still) + starved(of, sent, r.end()):
+        if r.end() - sent > DEADLINE + SLACK + sum(overlap(sent, r.end(), *s) for s in still) + starved(of.waits, sent, r.end()):
             return "in time"
     if not r.failure or r.failure in GONE and r.end() >= of.stopped:
         return ""
-    if r.failure in LATE and starved(of, r.due, r.end()) > SLACK / 2:
+    if r.failure in LATE and starved(of.waits, r.due, r.end()) > SLACK / 2:
         return ""
     if r.end() < of.begun:
         return "no failure before the faults"
@@ -126,9 +126,9 @@ def stops(spells, sidecar):
     return merged
 
 
-def starved(of, since, until):
-    """The seconds that a request in that time may have waited for processors."""
-    return sum(w.seconds for w in of.waits if overlap(since, until, w.begun, w.ended))
+def starved(waits, since, until):
+    """The seconds that a request in that time may have waited for a processor."""
+    return sum(w.seconds for w in waits if overlap(since, until, w.begun, w.ended))
 
 
 def overlap(a, b, since, until):

@@ -299,10 +299,10 @@ class Mesh:
             return f"{type(e).__name__}: {e}"
         return "" if self.leader() else "etcd has no leader"
 
-    def wait_normal(self, seconds=PATIENCE):
+    def wait_normal(self):
         """Waits for the state before all faults. Timeout names the difference."""
         try:
-            wait_for("all to be as before", lambda: not self.abnormal(), seconds)
+            wait_for("all to be as before", lambda: not self.abnormal())
         except Timeout as e:
             raise Timeout(f"{e}: {self.abnormal()}") from None
 

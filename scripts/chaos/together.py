@@ -11,14 +11,14 @@ import sys
 import time
 
 from causes import CAUSES
-from history import DEADLINE, Breach, Caller, Round, Spell, judge, read_executions
+from history import DEADLINE, Breach, Caller, Round, Spell, judge, read_executions, starved
 from measure import failures, read
 from mesh import APPS, CONSUMERS, ETCDS, PROVIDERS, SERVICES, Mesh
 from processor import Watch
 from schedule import draw, parsed, steps, written
 from shrink import shrink
 
-from harness.process import Timeout
+from harness.process import PATIENCE
 from harness.suite import Suite
 
 RATE = 20  # requests a second of each caller
@@ -86,11 +86,8 @@ class Together:
         begun = time.time()
         spells = play(m, schedule)
         ended = time.time()
-        why = ""
-        try:
-            m.wait_normal(RECOVERY)
-        except Timeout as e:
-            why = str(e)
+        while (why := m.abnormal()) and not too_late(ended, watch.waits):
+            time.sleep(0.1)
         normal = time.time()
         time.sleep(TAIL)
         stopped = time.time()
@@ -101,7 +98,7 @@ class Together:
         executions = sum((read_executions(m.executions(app), offset)[0] for app, offset in executed.items()), collections.Counter())
         breaches = judge(callers, executions, Round(begun, normal, stopped, spells, waits))
         if why:
-            breaches.append(Breach("recovery", why))
+            breaches.append(Breach("recovery", f"after {normal - ended:.0f} s {why}"))
         return Outcome(breaches, callers, stopped, normal - ended, sum(w.seconds for w in waits))
 
     def load(self, i, sidecar, service, idempotent):
@@ -116,6 +113,12 @@ class Together:
         if self.mesh:
             self.mesh.remove()
             self.mesh = None
+
+
+def too_late(ended, waits):
+    """Reports whether all should be as before by now."""
+    now = time.time()
+    return now - ended > min(RECOVERY + starved(waits, ended, now), PATIENCE)
 
 
 def play(m, schedule):
