@@ -27,7 +27,7 @@ MEDIAN = "20ms"  # that a request takes: some are on their way whenever a fault 
 # Seconds of load before the first fault, and once all is as before.
 LEAD, TAIL = 1, 2
 
-RECOVERY = 30  # seconds in which all is as before, after the last fault
+RECOVERY = 20  # seconds in which all is as before, after the last fault
 LONGEST = 600  # seconds; a load is told to stop before
 
 SHOWN = 3  # breaches of a rule that are printed
