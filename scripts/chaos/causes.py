@@ -1,7 +1,6 @@
 """What causes faults. Causes may overlap, also at one target."""
 
 import contextlib
-import signal
 from typing import Callable, NamedTuple
 
 from layers import together
@@ -127,7 +126,7 @@ def descriptors(m, target):
 @contextlib.contextmanager
 def reload(m, target):
     m.change(target)
-    m.processes[target].signal(signal.SIGHUP)
+    m.processes[target].reload()
     yield
 
 

@@ -14,7 +14,7 @@ FAILURES = {"no-endpoint", "overloaded", "no-slot", "connection-full", "too-many
 # Of these, the codes of requests that no application has got, unless they may be sent twice.
 UNSEEN = FAILURES - {"upstream-reset", "deadline"}
 
-# Over HTTP/1.1 and HTTP/2 a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
+# Over HTTP a response of a provider's sidecar is, to the consumer's, a response of an application: it loses its code.
 PASSED_ON = {"HTTP 502", "HTTP 503", "HTTP 504"}
 
 # The failures that a lack of processor time causes, too.
@@ -92,10 +92,16 @@ def broken_rule(r, caller, executions, of, gone, still):
     if r.end() < of.begun:
         return "no failure before the faults"
     if r.due > of.normal:
-        return "recovery"
+        return "" if may_be_stale(r, caller) else "recovery"
     if r.failure in GONE:
         return "" if any(overlap(r.due, r.end(), *g) for g in gone) else "a response"
     return "" if r.failure in (FAILURES if caller.protocol == "link" else FAILURES | PASSED_ON) else "a stated code"
+
+
+def may_be_stale(r, caller):
+    """Reports whether a connection to a provider may have been lost in silence before: the first request on it tells. Links
+    are probed."""
+    return r.failure == "upstream-reset" and not caller.idempotent and caller.protocol != "link"
 
 
 def described(r, caller, executions, since):

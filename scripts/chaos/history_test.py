@@ -69,6 +69,11 @@ class HistoryTest(unittest.TestCase):
                                        (500, "http", "a stated code"), (404, "http", "a stated code")):
             self.assertEqual(self.broken(request(f"HTTP {status}"), 0, protocol=protocol), want)
 
+    def test_a_stale_connection(self):
+        r = request("upstream-reset", due=121)
+        for protocol, idempotent, want in (("http", False, ""), ("http2", False, ""), ("http", True, "recovery"), ("link", False, "recovery")):
+            self.assertEqual(self.broken(r, 0, idempotent, protocol=protocol), want)
+
     def test_a_sidecar_that_is_away(self):
         for cause in AWAY:
             for target, due, want in (("consumer", 105, ""), ("consumer", 102, "a response"), ("consumer", 107 + START, ""),

@@ -15,7 +15,7 @@ class MemberTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        self.p = Member("member", ["sleep", "1000"], os.path.join(directory.name, "log"))
+        self.p = Member("member", ["sh", "-c", f"echo '{SERVES}'; exec sleep 1000"], os.path.join(directory.name, "log"))
         self.p.start()
         self.addCleanup(self.p.stop)
         self.addCleanup(lambda: [c.kill() for c in self.p.alive()])  # a stopped process does not hear SIGTERM
@@ -82,6 +82,7 @@ class MemberTest(unittest.TestCase):
     def test_descriptors(self):
         def limits():
             return resource.prlimit(self.p.child.pid, resource.RLIMIT_NOFILE)
+        wait_for("the start", self.p.serves)
         _, hard = limits()
         one, other = self.p.without_descriptors(), self.p.without_descriptors()
         one.__enter__()
@@ -91,6 +92,18 @@ class MemberTest(unittest.TestCase):
         self.assertLess(limits()[0], 10)
         other.__exit__(None, None, None)
         self.assertEqual(limits(), (hard, hard))
+
+    def test_a_process_that_starts(self):
+        p = Member("starting", ["sleep", "1000"], self.p.log)
+        self.assertTrue(wait_for("the start of the other one", self.p.serves))
+        p.start()
+        self.addCleanup(p.stop)
+        limits = resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE)
+        with p.clock(60), p.without_descriptors():
+            p.reload()
+            self.assertEqual(resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE), limits)
+            self.assertEqual(p.clocks, {})
+        self.assertEqual(len(p.alive()), 1)
 
     def test_slow_disk(self):
         """The process says of each write whether it took as long as on a slow disk."""
@@ -110,6 +123,8 @@ class MemberTest(unittest.TestCase):
         other.__exit__(None, None, None)
         wait_line("fast")
 
+
+SERVES = '{"msg":"serving"}'
 
 WRITER = f"""
 import os, time

@@ -83,6 +83,7 @@ class Member(Process):
     def __init__(self, *args):
         super().__init__(*args)
         self.former = []  # processes whose place another one has taken, and that may still drain
+        self.logged = 0  # the size of the log at the last start
         self.clocks = {}  # by process id
         self.tracer = None
         self.down = Layers(lambda holders: self.kill() if holders else self.start())
@@ -94,6 +95,22 @@ class Member(Process):
     def alive(self):
         """The processes: none, one, or, while one takes the place of another, two; the latest last."""
         return [c for c in (*self.former, self.child) if c and c.poll() is None]
+
+    def start(self):
+        if os.path.exists(self.log):
+            self.logged = os.path.getsize(self.log)
+        return super().start()
+
+    def serves(self):
+        """Reports whether a sidecar's latest process says that it has started. Before, it may still be another program."""
+        with open(self.log, "rb") as f:
+            f.seek(self.logged)
+            return b'"msg":"serving"' in f.read()
+
+    def reload(self):
+        """Not of a process that starts: the signal would end it."""
+        if self.serves():
+            self.signal(signal.SIGHUP)
 
     def replace(self):
         """Starts a process that takes the place of the one that runs, if one does (a hot restart)."""
@@ -123,13 +140,16 @@ class Member(Process):
         super().stop()
 
     def _set_clock(self, steps):
+        """Of processes that have started."""
         for c in self.alive():
-            if c.pid not in self.clocks:
+            if c.pid not in self.clocks and self.serves():
                 self.clocks[c.pid] = Clock(c.pid, self.paused)
-            self.clocks[c.pid].step(sum(steps))
+            if c.pid in self.clocks:
+                self.clocks[c.pid].step(sum(steps))
 
     def _limit_descriptors(self, holders):
-        for c in self.alive():
+        """Not of a process that starts: it would end."""
+        for c in self.alive() if not holders or self.serves() else ():
             _, hard = resource.prlimit(c.pid, resource.RLIMIT_NOFILE)
             used = {int(fd) for fd in os.listdir(f"/proc/{c.pid}/fd")}
             free = next(n for n in range(len(used) + 1) if n not in used)
