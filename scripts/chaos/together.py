@@ -18,7 +18,7 @@ from processor import Watch
 from schedule import draw, parsed, steps, written
 from shrink import shrink
 
-from harness.process import PATIENCE
+from harness.process import PATIENCE, Failed
 from harness.suite import Suite
 
 RATE = 20  # requests a second of each caller
@@ -66,17 +66,20 @@ class Together:
 
     def run(self, schedule):
         """The Outcome of a schedule."""
-        if not self.mesh:
-            self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN)
-            self.mesh.start()
-            self.mesh.check_changes()
         self.runs += 1
-        outcome = self.observe(schedule)
+        try:
+            outcome = self.observe(schedule)
+        except Failed as e:
+            outcome = Outcome([Breach("the mesh starts", str(e))], [], 0, 0, 0)
         if outcome.breaches:
             self.remove()  # so that nothing of it disturbs the next run
         return outcome
 
     def observe(self, schedule):
+        if not self.mesh:
+            self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN)
+            self.mesh.start()
+            self.mesh.check_changes()
         m = self.mesh
         m.wait_normal()
         executed = {app: os.path.getsize(m.executions(app)) for app in APPS}

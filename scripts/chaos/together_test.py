@@ -8,6 +8,8 @@ from causes import Cause
 from history import Breach
 from schedule import Event
 
+from harness.process import Failed
+
 
 class PlayTest(unittest.TestCase):
     """Faults of which it is only noted when they begin and end."""
@@ -39,6 +41,16 @@ class PlayTest(unittest.TestCase):
         with self.assertRaises(OSError):
             together.play("y", [Event(0, 60, "a", "x"), Event(0, 60, "b", "y")])
         self.assertEqual(self.noted, ["+x", "-x"])
+
+
+class TogetherTest(unittest.TestCase):
+    def test_a_mesh_that_does_not_start(self):
+        mesh = mock.Mock(**{"start.side_effect": Failed("no etcd")})
+        with mock.patch.object(together, "Mesh", return_value=mesh):
+            runs = together.Together(None)
+            self.assertEqual(runs.run([]).broken(), ["the mesh starts: 1\n    no etcd"])
+        mesh.remove.assert_called_once_with()
+        self.assertIsNone(runs.mesh)
 
 
 class ShortenedTest(unittest.TestCase):
