@@ -70,7 +70,7 @@ class Together:
         try:
             outcome = self.observe(schedule)
         except Failed as e:
-            outcome = Outcome([Breach("the mesh starts", str(e))], [], 0, 0, 0)
+            outcome = Outcome([Breach("a working mesh", str(e))], [], 0, 0, 0)
         if outcome.breaches:
             self.remove()  # so that nothing of it disturbs the next run
         return outcome

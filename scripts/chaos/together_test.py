@@ -48,7 +48,7 @@ class TogetherTest(unittest.TestCase):
         mesh = mock.Mock(**{"start.side_effect": Failed("no etcd")})
         with mock.patch.object(together, "Mesh", return_value=mesh):
             runs = together.Together(None)
-            self.assertEqual(runs.run([]).broken(), ["the mesh starts: 1\n    no etcd"])
+            self.assertEqual(runs.run([]).broken(), ["a working mesh: 1\n    no etcd"])
         mesh.remove.assert_called_once_with()
         self.assertIsNone(runs.mesh)
 
