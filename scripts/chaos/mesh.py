@@ -13,7 +13,7 @@ from clock import Clock
 from layers import Layers, together
 from network import Network
 
-from harness.process import PATIENCE, Process, Timeout, run, tool, wait_for
+from harness.process import PATIENCE, Failed, Process, Timeout, run, tool, wait_for
 from harness.sidecar import configuration, written
 
 CONSUMERS = ("consumer", "consumer-2")
@@ -46,6 +46,7 @@ SLOW_DISK = 300_000  # microseconds that a write to a slow disk takes
 # What reloads change, from one value to the other and back. Each makes its service a new one.
 CHANGES = {"static": ("max_concurrency", (64, 0)), "etcd": ("lb", ({"subset": 0}, {"subset": 8}))}
 
+LARGEST_DISK = 1 << 30  # bytes of a file system that is filled
 PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
@@ -254,6 +255,9 @@ class Mesh:
         if not holders:
             os.remove(filler)
             return
+        system = os.statvfs(self.disk)
+        if system.f_blocks * system.f_frsize > LARGEST_DISK:
+            raise Failed(f"{self.disk} is not the small file system that may be full")
         with open(filler, "ab", buffering=0) as f:
             try:
                 while True:
