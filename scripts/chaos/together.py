@@ -39,16 +39,17 @@ RUNS = 2
 class Outcome:
     """What became of a schedule's run."""
 
-    def __init__(self, breaches, callers, stopped, recovered, waited):
+    def __init__(self, breaches, callers, stopped, recovered, last, waited):
         self.breaches = breaches
         self.requests = [r for c in callers for r in c.requests if r.end() < stopped]
         self.recovered = recovered  # seconds after the last fault
+        self.last = last  # the last difference from the state before
         self.waited = waited  # seconds that requests may have waited for a processor
 
     def text(self):
         counts = ", ".join(f"{n} {why}" for why, n in failures(self.requests).most_common()) or "none"
         return (f"{len(self.requests)} requests; failed: {counts}; as before after {self.recovered:.1f} s"
-                f"; waits for a processor {self.waited:.1f} s")
+                f"{self.last and f' (last: {self.last})'}; waits for a processor {self.waited:.1f} s")
 
     def broken(self):
         """The breaches as lines of text, a few for each rule."""
@@ -70,7 +71,7 @@ class Together:
         try:
             outcome = self.observe(schedule)
         except Failed as e:
-            outcome = Outcome([Breach("a working mesh", str(e))], [], 0, 0, 0)
+            outcome = Outcome([Breach("a working mesh", str(e))], [], 0, 0, "", 0)
         if outcome.breaches:
             self.remove()  # so that nothing of it disturbs the next run
         return outcome
@@ -89,7 +90,9 @@ class Together:
         begun = time.time()
         spells = play(m, schedule)
         ended = time.time()
+        last = ""
         while (why := m.abnormal()) and not too_late(ended, watch.waits):
+            last = why
             time.sleep(0.1)
         normal = time.time()
         time.sleep(TAIL)
@@ -102,7 +105,7 @@ class Together:
         breaches = judge(callers, executions, Round(begun, normal, stopped, spells, waits))
         if why:
             breaches.append(Breach("recovery", f"after {normal - ended:.0f} s {why}"))
-        return Outcome(breaches, callers, stopped, normal - ended, sum(w.seconds for w in waits))
+        return Outcome(breaches, callers, stopped, normal - ended, last, sum(w.seconds for w in waits))
 
     def load(self, i, sidecar, service, idempotent):
         """Starts the i-th load of a run."""
