@@ -50,7 +50,7 @@ LARGEST_DISK = 1 << 30  # bytes of a file system that is filled
 PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
-def consumer(config, disk):
+def consumer(config, disk, settings):
     config["timeouts"] = {"drain": f"{CONSUMER_DRAIN}s"}
     config["registry"]["cache_dir"] = f"{disk}/cache"
     config["access_log"] = {"path": f"{disk}/access.log", "sample": 0.1}
@@ -61,7 +61,7 @@ def consumer(config, disk):
             found = {"discover": "static", "endpoints": [f"{ADDRESSES[name]}:{to}" for name in PROVIDERS]}
         config["services"][service] = {
             **found, "protocol": protocol, "timeout": f"{DEADLINE}s", "connect_timeout": f"{CONNECT}s",
-            "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}}
+            "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}, "hedge": {"mode": "on", "budget": BUDGET}, **settings}
 
 
 def provider(config, address):
@@ -168,9 +168,10 @@ class Member(Process):
 
 
 class Mesh:
-    """All of it. A process is named after its host, an application "app" and its provider's number."""
+    """All of it. A process is named after its host, an application "app" and its provider's number. settings are
+    of the consumers' services."""
 
-    def __init__(self, suite, consumers=CONSUMERS[:1], bad_cables=PROVIDERS, median="1ms"):
+    def __init__(self, suite, consumers=CONSUMERS[:1], bad_cables=PROVIDERS, median="1ms", **settings):
         self.suite, self.consumers = suite, consumers
         self.network = Network(suite, {name: ADDRESSES[name] for name in (*consumers, *PROVIDERS, *ETCDS)}, bad_cables)
         self.hosts = self.network.hosts
@@ -186,7 +187,7 @@ class Mesh:
             self.sidecar(name, provider, ADDRESSES[name])
         for name in consumers:
             os.makedirs(self.disk_of(name), exist_ok=True)
-            self.sidecar(name, consumer, self.disk_of(name))
+            self.sidecar(name, consumer, self.disk_of(name), settings)
         self.sidecars = [self.processes[name] for name in (*consumers, *PROVIDERS)]
 
     def process(self, host, name, *argv):

@@ -24,6 +24,9 @@ from harness.suite import Suite
 RATE = 20  # requests a second of each caller
 MEDIAN = "20ms"  # that a request takes: some are on their way whenever a fault begins
 
+# The time of an ejection doubles up to 64 times, and goes on doubling from one schedule to the next.
+OUTLIER = {"base": "100ms"}
+
 # Seconds of load before the first fault, and once all is as before.
 LEAD, TAIL = 1, 2
 
@@ -78,7 +81,7 @@ class Together:
 
     def observe(self, schedule):
         if not self.mesh:
-            self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN)
+            self.mesh = Mesh(self.suite, CONSUMERS, bad_cables=CONSUMERS + PROVIDERS + ETCDS, median=MEDIAN, outlier=OUTLIER)
             self.mesh.start()
             self.mesh.check_changes()
         m = self.mesh
