@@ -351,18 +351,15 @@ func TestDialQueueExpired(t *testing.T) {
 	e := start(t, Options{DialTLS: onGoroutines})
 	e.dialer.max = 1
 	black, l := blackhole(t), e.loops[0]
-	ends := make(chan error, 2*maxWaitingDials)
+	ends := make(chan error, maxWaitingDials+1)
 	s := &stream{close: func(err error) { ends <- err }}
-	waiting := 0
+	on(t, l, func() { l.Dial(black, waitLimit, &stream{}) }) // takes the goroutine
 	on(t, l, func() {
-		l.Dial(black, waitLimit, &stream{}) // has the goroutine
-	})
-	on(t, l, func() {
-		for ; len(l.closed) == 0; waiting++ {
+		for range maxWaitingDials {
 			l.Dial(black, time.Millisecond, s)
 		}
 	})
-	for range waiting {
+	for range maxWaitingDials {
 		recv(t, ends, "a waiting dial to end")
 	}
 	on(t, l, func() {
