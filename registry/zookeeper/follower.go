@@ -35,8 +35,9 @@ type follower struct {
 	overrides  memo[override]
 	instances  memo[instance]
 	revisions  memo[revision]
-	told       string // of the records that can't be used, the last that was logged
-	unreadable string // the last error that was logged
+	stay       map[key]bool // instances of the last look that was complete, and read all: others don't push them out
+	told       string       // of the records that can't be used, the last that was logged
+	unreadable string       // the last error that was logged
 }
 
 // look reads what the mirror has of the service, and delivers the endpoints, unless a key must be read first.
@@ -103,7 +104,7 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	f.instances.begin()
 	f.revisions.begin()
 	f.findProviders(m, &found)
-	f.findInstances(m, &found, before)
+	f.findInstances(m, &found)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for e := range before {
@@ -116,6 +117,9 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 			m.mark(f) // what was missing has come meanwhile
 		}
 		return findings{}, false, false
+	}
+	if found.err == nil || f.stay == nil {
+		f.stay = found.instances
 	}
 	isLost, f.lost = f.lost, false
 	return found, true, isLost
@@ -145,6 +149,8 @@ type findings struct {
 	usable []registry.Endpoint // with Dubbo's weights
 	known  map[string]bool     // addresses that the interface level has, usable or not
 	back   []string            // addresses of the service's records, usable or not
+
+	instances map[key]bool // that were read
 
 	malformed malformed      // records of providers and instances
 	overrides malformed      // records of configurators
@@ -251,10 +257,12 @@ func (f *follower) asksFor(group, version string) bool {
 //
 // Which services an instance has is in its metadata. An application keeps them for itself, or writes them to ZooKeeper. In the
 // former case Dubbo's consumers ask the application. The sidecar then believes the mapping of the interface to applications,
-// or the settings. before is what the last look has used.
-func (f *follower) findInstances(m *mirror, d *findings, before map[*entry]struct{}) {
+// or the settings.
+func (f *follower) findInstances(m *mirror, d *findings) {
 	revisions := make(map[key]bool) // that are read
-	for _, at := range f.instanceKeys(m, d, before) {
+	d.instances = make(map[key]bool)
+	for _, at := range f.instanceKeys(m, d) {
+		d.instances[at.key] = true
 		data := d.read(m, f, at.key)
 		if data.isLarge {
 			d.malformed.add(at.app+"/"+at.id, errInstance)
@@ -289,13 +297,8 @@ type instanceKey struct {
 	key     key
 }
 
-// instanceKeys returns where the instances of the service are, at most maxInstances: those of before, which the last look has used,
-// and the first of the others.
-func (f *follower) instanceKeys(m *mirror, d *findings, before map[*entry]struct{}) []instanceKey {
-	wasUsed := make(map[key]bool, len(before))
-	for e := range before {
-		wasUsed[e.key] = true
-	}
+// instanceKeys returns where the instances of the service are, at most maxInstances: those that stay, and the first of the others.
+func (f *follower) instanceKeys(m *mirror, d *findings) []instanceKey {
 	var known, others []instanceKey
 	for _, app := range f.applications(m, d) {
 		dir := servicesRoot(f.r.opt.Chroot) + "/" + app
@@ -303,7 +306,7 @@ func (f *follower) instanceKeys(m *mirror, d *findings, before map[*entry]struct
 		for _, id := range slices.Sorted(slices.Values(ids.children)) {
 			at := instanceKey{app, id, key{dir + "/" + id, false}}
 			switch {
-			case wasUsed[at.key]:
+			case f.stay[at.key]:
 				known = append(known, at)
 			case len(others) <= maxInstances: // one more, so that the log says so
 				others = append(others, at)

@@ -2,10 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
@@ -141,4 +143,49 @@ func TestStoppedFollower(t *testing.T) {
 	if len(after.missing) != 1 {
 		t.Error("the key of the other follower is gone")
 	}
+}
+
+// TestInstancesStayWhileUnread: an instance in use keeps its place while the names of its application's instances are read again, and
+// another application then has as many instances as are read.
+func TestInstancesStayWhileUnread(t *testing.T) {
+	const app, other = "/services/app", "/services/0app"
+	nodes := map[key]value{
+		{app, true}:           {children: []string{"one"}},
+		{app + "/one", false}: {data: instanceData("10.0.0.1", "", 1)},
+	}
+	m := newMirror(t)
+	m.connected = true
+	m.read = func(_ context.Context, k key) (value, error) { return nodes[k], nil }
+	f := &follower{
+		r: new(Registry), of: Service{Interface: hello, Scheme: "dubbo", Applications: []string{"0app", "app"}},
+		used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
+	}
+	look := func() {
+		t.Helper()
+		var found findings
+		eventually.True(t, "a complete look", func() (isComplete bool) {
+			found, isComplete, _ = f.findIn(m)
+			return isComplete
+		})
+		if len(found.usable) != 1 {
+			t.Errorf("%d endpoints are usable", len(found.usable))
+		}
+	}
+	look()
+	var ids []string
+	for i := range maxInstances {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	nodes[key{other, true}] = value{children: ids}
+	m.lose() // nothing is read
+	m.changed(app)
+	m.changed(other)
+	if _, isComplete, _ := f.findIn(m); isComplete {
+		t.Error("a look is complete without what changed")
+	}
+	m.mu.Lock()
+	m.connected = true
+	m.pump()
+	m.mu.Unlock()
+	look()
 }
