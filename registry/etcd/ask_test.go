@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,35 +12,39 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestAsk: a stream ends if it gives no sign of life any more, while etcd responds otherwise.
+// TestAsk: a stream ends if it gives no sign of life any more, while etcd responds otherwise. What etcd said before does not count.
 func TestAsk(t *testing.T) {
 	sign := &pb.WatchResponse{WatchId: clientv3.InvalidWatchID}
 	for _, c := range []struct {
 		name     string
 		response *pb.WatchResponse // before the first ask; nil means none
-		isUp     bool
+		answers  string            // of etcd otherwise: "before" the first ask, "meanwhile", or none
 		asks     int
 		ends     bool
 	}{
-		{"signs that may be missing", sign, true, maxAsked, false},
-		{"too many missing signs", sign, true, maxAsked + 1, true},
-		{"etcd does not respond at all", sign, false, maxAsked + 1, false},
-		{"no sign ever", nil, true, maxAsked + 1, false},
-		{"another response is no sign", &pb.WatchResponse{WatchId: 1}, true, maxAsked + 1, false},
-		{"a refusal is no sign", &pb.WatchResponse{WatchId: clientv3.InvalidWatchID, Canceled: true}, true, maxAsked + 1, false},
+		{"signs that may be missing", sign, "meanwhile", maxAsked, false},
+		{"too many missing signs", sign, "meanwhile", maxAsked + 1, true},
+		{"etcd does not respond at all", sign, "", maxAsked + 1, false},
+		{"etcd does not respond any more", sign, "before", maxAsked + 1, false},
+		{"no sign ever", nil, "meanwhile", maxAsked + 1, false},
+		{"another response is no sign", &pb.WatchResponse{WatchId: 1}, "meanwhile", maxAsked + 1, false},
+		{"a refusal is no sign", &pb.WatchResponse{WatchId: clientv3.InvalidWatchID, Canceled: true}, "meanwhile", maxAsked + 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			f := &feed{of: newWatches(&Registry{contact: registry.NewContact()}), cancel: cancel, open: make(map[int64]*watch)}
-			if c.isUp {
-				f.of.r.contact.Succeed()
+			f := &feed{of: newWatches(&Registry{contact: registry.NewContact(), log: slog.New(slog.DiscardHandler)}), cancel: cancel, open: make(map[int64]*watch)}
+			if c.answers == "before" {
+				f.of.r.succeed()
 			}
 			if c.response != nil {
 				f.take(arrival{of: f, resp: c.response})
 			}
-			for range c.asks {
+			for i := range c.asks {
 				f.ask()
+				if i == 0 && c.answers == "meanwhile" {
+					f.of.r.succeed()
+				}
 			}
 			if ends := errors.Is(context.Cause(ctx), errLifeless); ends != c.ends {
 				t.Errorf("ends: %v", ends)

@@ -277,7 +277,7 @@ func (r *Registry) Stats() Stats {
 	return s
 }
 
-type counters struct{ lists, losses atomic.Uint64 }
+type counters struct{ lists, losses, answers atomic.Uint64 }
 
 // Condition returns whether etcd responds, and what the watches have found.
 func (r *Registry) Condition() registry.Condition {
@@ -296,6 +296,7 @@ func (r *Registry) fail(err error) {
 
 // succeed notes a response, and logs a change.
 func (r *Registry) succeed() {
+	r.stats.answers.Add(1)
 	if !r.contact.Succeed().Up {
 		r.log.Info("etcd responds")
 	}

@@ -28,10 +28,11 @@ type feed struct {
 	silence *time.Timer             // ends the stream if nothing comes while a watch opens
 
 	// The goroutine of watches owns these.
-	asked   int              // signs of life that etcd was asked for since its last response
-	answers bool             // etcd gives signs of life; a proxy of etcd may not
-	opening []*watch         // etcd has the request for the first, or gets it; nil for a watch that has left meanwhile
-	open    map[int64]*watch // by etcd's number, which is in watch.number too
+	asked      int              // signs of life that etcd was asked for since its last response
+	answers    uint64           // that the Registry had when asked became 1
+	givesSigns bool             // of life; a proxy of etcd may not
+	opening    []*watch         // etcd has the request for the first, or gets it; nil for a watch that has left meanwhile
+	open       map[int64]*watch // by etcd's number, which is in watch.number too
 
 	mu        sync.Mutex
 	stream    pb.Watch_WatchClient // nil until it has begun
@@ -153,7 +154,7 @@ func (f *feed) take(a arrival) {
 	case a.resp.Created:
 		f.confirm(a.resp)
 	case a.resp.WatchId == clientv3.InvalidWatchID && !a.resp.Canceled:
-		f.answers = true
+		f.givesSigns = true
 	default:
 		f.pass(a.resp)
 	}
@@ -162,14 +163,17 @@ func (f *feed) take(a arrival) {
 // maxAsked is how many signs of life may be missing.
 const maxAsked = 2
 
-// ask asks for a sign of life. It ends a stream that has given none for a while, if etcd responds otherwise: then the member of etcd that
-// has the stream is frozen or cut off, and others are not. A stream that has never given a sign is left alone.
+// ask asks for a sign of life. It ends a stream that has given none for a while, if etcd has responded otherwise meanwhile: then the
+// member of etcd that has the stream is frozen or cut off, and others are not. A stream that has never given a sign is left alone.
 func (f *feed) ask() {
+	answers := f.of.r.stats.answers.Load()
 	switch {
 	case f.asked < maxAsked:
-		f.asked++
+		if f.asked++; f.asked == 1 {
+			f.answers = answers
+		}
 		f.push(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
-	case f.answers && f.of.r.contact.Condition().Up:
+	case f.givesSigns && answers > f.answers:
 		f.cancel(errLifeless)
 	}
 }
