@@ -17,9 +17,9 @@ need() {
 	fi
 }
 
-# workspace sets dir to $KEEP, or to a directory that is removed at the end.
+# workspace sets dir to the path of $KEEP, or of a directory that is removed at the end.
 workspace() {
-	dir=${KEEP:-$(mktemp -d)}
+	dir=$(realpath -m "${KEEP:-$(mktemp -d)}")
 	mkdir -p "$dir/bin"
 	trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 }

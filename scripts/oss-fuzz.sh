@@ -17,6 +17,7 @@ source scripts/lib.sh
 need clang git unzip zip
 workspace
 seconds=${1:-2} out=$dir/out source=$dir/source
+rm -rf "$out" "$source" "$dir/corpus" # of the last time
 mkdir -p "$out" "$source" "$dir/corpus"
 git ls-files --cached --others --exclude-standard | tar --create --files-from - | tar --extract --directory "$source"
 (cd "$source" && OUT=$out ONLY=${2:-.} PATH=$source/scripts/oss-fuzz:$PATH GOFLAGS="-buildvcs=false -trimpath" oss-fuzz/build.sh)
