@@ -52,4 +52,4 @@ if ! cmp -s "$requirements" "$site/requirements.txt"; then
 	cp "$requirements" "$site"
 fi
 
-attend go test ./e2e/peers -count=1 -timeout=60m -v -run '^TestAutobahn' -autobahn="$dir/bin/wstest" -autobahn-less="$less"
+attend_test ./e2e/peers -count=1 -timeout=60m -v -run '^TestAutobahn' -autobahn="$dir/bin/wstest" -autobahn-less="$less"

@@ -25,4 +25,4 @@ esac
 workspace
 go build -C scripts/cloudwego -o "$dir/bin/" .
 
-attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^Test(Hertz|Kitex|Cloudwego)' -cloudwego="$dir/bin/cloudwego" -cloudwego-long="$long"
+attend_test ./e2e/peers -count=1 -timeout=20m -v -run '^Test(Hertz|Kitex|Cloudwego)' -cloudwego="$dir/bin/cloudwego" -cloudwego-long="$long"

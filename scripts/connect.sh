@@ -16,4 +16,4 @@ source scripts/lib.sh
 workspace
 go build -C scripts/connect -o "$dir/bin/" tool
 
-PATH=$dir/bin:$PATH attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^TestConnectConformance$' -connect-ways="${WAYS:-direct,one,two}"
+PATH=$dir/bin:$PATH attend_test ./e2e/peers -count=1 -timeout=20m -v -run '^TestConnectConformance$' -connect-ways="${WAYS:-direct,one,two}"

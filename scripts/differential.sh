@@ -44,4 +44,4 @@ case ${1:-} in
 	exit 2
 	;;
 esac
-attend go test ./e2e/strictness -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"
+attend_test ./e2e/strictness -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"

@@ -34,5 +34,5 @@ sed -i 's#import "grpc/testing/#import "#' "$dir"/proto/*.proto
 "$python" -m grpc_tools.protoc -I"$dir/proto" --python_out="$dir/proto" --grpc_python_out="$dir/proto" \
 	"$dir"/proto/{empty,messages,test}.proto
 
-BIN=$dir/bin PYTHON=$python PYTHONPATH=$dir/proto attend go test ./e2e/peers -count=1 -timeout=30m -v -run '^TestGRPCPeers$' \
+BIN=$dir/bin PYTHON=$python PYTHONPATH=$dir/proto attend_test ./e2e/peers -count=1 -timeout=30m -v -run '^TestGRPCPeers$' \
 	-grpc-peers="${1:---all}" -grpc-ways="${WAYS:-direct,one,two}"

@@ -7,8 +7,13 @@
 #   HISTORY=DIR   keeps the history there, for "remora-lab history check"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
 source scripts/lib.sh
 need etcd
 
+if [[ -n ${HISTORY:-} ]]; then
+	HISTORY=$(realpath -m "$HISTORY") # go test runs elsewhere
+	export HISTORY
+fi
 export HISTORY_SECONDS=${1:-300}
-go test -count=1 -v -timeout $((HISTORY_SECONDS + 900))s -run '^TestHistory$' ./e2e/registry
+attend_test -count=1 -v -timeout $((HISTORY_SECONDS + 900))s -run '^TestHistory$' ./e2e/registry

@@ -24,4 +24,4 @@ workspace
 virtual_python http2 scripts/http2/requirements.txt
 go build -C scripts/http2 -o "$dir/bin/" tool
 
-PATH=$dir/bin:$(dirname "$python"):$PATH attend go test ./e2e/peers -count=1 -timeout=20m -v -run '^TestHTTP2Peers' -http2-peers="${1:---all}"
+PATH=$dir/bin:$(dirname "$python"):$PATH attend_test ./e2e/peers -count=1 -timeout=20m -v -run '^TestHTTP2Peers' -http2-peers="${1:---all}"

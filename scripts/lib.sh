@@ -82,6 +82,9 @@ attend() {
 # attend_for SECONDS COMMAND... is attend with a time limit.
 attend_for() { attend timeout --kill-after=30 "$@"; }
 
+# attend_test ARG... is attend for go test, which alone would leave its processes: timeout ends all of them.
+attend_test() { attend_for 0 go test "$@"; }
+
 # debian RELEASE ROOT PACKAGE... unpacks another release of Debian with some packages below ROOT,
 # unless that has been done. Needs debootstrap, root and the network.
 debian() {

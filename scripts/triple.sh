@@ -11,4 +11,4 @@ source scripts/lib.sh
 need java mvn
 timeout 900 mvn --quiet --batch-mode -f scripts/triple/pom.xml package
 target=$PWD/scripts/triple/target
-attend go test ./e2e/peers -count=1 -timeout=10m -v -run '^TestTriplePeers$' -triple-peers "$target/triple.jar:$target/lib/*"
+attend_test ./e2e/peers -count=1 -timeout=10m -v -run '^TestTriplePeers$' -triple-peers "$target/triple.jar:$target/lib/*"
