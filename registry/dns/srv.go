@@ -51,7 +51,7 @@ func targets(records []*net.SRV) (all []Target) {
 }
 
 // listed returns the endpoints of the inner watcher, with the targets that known has in place of names of SRV records. The
-// weight of an endpoint multiplies those of its targets. Targets beyond MaxEndpoints are left out.
+// weight of an endpoint multiplies those of its targets. Targets beyond MaxListed are left out.
 func (t *watch) listed(known map[string]name) []registry.Endpoint {
 	if !slices.ContainsFunc(t.in.Endpoints, isSRV) {
 		return t.in.Endpoints
@@ -63,7 +63,7 @@ func (t *watch) listed(known map[string]name) []registry.Endpoint {
 			continue
 		}
 		for _, target := range known[e.Addr].targets {
-			if len(all) > registry.MaxEndpoints { // one more, so that the log says so
+			if len(all) >= registry.MaxListed {
 				break
 			}
 			one := e
