@@ -52,7 +52,7 @@ type List struct {
 	last    *registry.Snapshot  // the last that was delivered; nil means none
 	live    []registry.Endpoint // the last list of the source
 	doubted time.Time           // when an empty list is believed; zero if none is doubted
-	held    int                 // endpoints of the next list that the source does not have, as Hold says
+	held    int                 // endpoints of the next list that the source does not have, as SetHeld says
 }
 
 // Watch returns the List of a service. Its snapshots go to notify, as registry.Watcher says. The caller must close the
@@ -91,9 +91,9 @@ func (l *List) Cached() []registry.Endpoint {
 	return l.cached.Endpoints
 }
 
-// Hold is called by the source before Set, if it holds endpoints by a rule of its own: endpoints is how many of the list it does not
+// SetHeld is called by the source before Set, if it holds endpoints by a rule of its own: endpoints is how many of the list it does not
 // have.
-func (l *List) Hold(endpoints int) {
+func (l *List) SetHeld(endpoints int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = endpoints

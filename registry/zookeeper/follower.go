@@ -81,7 +81,7 @@ func (f *follower) look(m *mirror) {
 		doubt = kept.AfterReconnect
 	}
 	f.isSet = found.err == nil
-	f.list.Hold(len(f.hold.held))
+	f.list.SetHeld(len(f.hold.held))
 	f.list.Set(f.limit.Cut(reduced(use), f.service, f.r.log.Warn), doubt)
 }
 
