@@ -36,12 +36,12 @@ var autobahnWays = []string{"direct", "one", "two"}
 
 // autobahnSpec is a specification of the suite, as client or as server.
 type autobahnSpec struct {
-	Outdir  string           `json:"outdir"`
-	Cases   []string         `json:"cases"`
-	Less    []string         `json:"exclude-cases"`
-	None    map[string]any   `json:"exclude-agent-cases"`
-	Servers []autobahnServer `json:"servers,omitempty"` // of the client
-	URL     string           `json:"url,omitempty"`     // of the server
+	Outdir        string           `json:"outdir"`
+	Cases         []string         `json:"cases"`
+	Exclude       []string         `json:"exclude-cases"`
+	ExcludeAgents map[string]any   `json:"exclude-agent-cases"`
+	Servers       []autobahnServer `json:"servers,omitempty"` // of the client
+	URL           string           `json:"url,omitempty"`     // of the server
 }
 
 // autobahnServer is a server that the suite tests.
@@ -55,9 +55,9 @@ func newAutobahnSpec(t *testing.T) *autobahnSpec {
 	if *autobahn == "" {
 		t.Skip("needs another program: see scripts/autobahn.sh")
 	}
-	s := &autobahnSpec{Outdir: t.TempDir(), Cases: []string{"*"}, Less: []string{}, None: map[string]any{}}
+	s := &autobahnSpec{Outdir: t.TempDir(), Cases: []string{"*"}, Exclude: []string{}, ExcludeAgents: map[string]any{}}
 	if *autobahnLess != "" {
-		s.Less = strings.Split(*autobahnLess, ",")
+		s.Exclude = strings.Split(*autobahnLess, ",")
 	}
 	return s
 }
