@@ -29,7 +29,7 @@ packages=(
 )
 if [[ ${1:-} == --all ]]; then
 	packages+=(docker.io docker-compose) # compose-check, contest
-	packages+=(clang libclang-rt-14-dev zip) # oss-fuzz
+	packages+=(clang libclang-rt-dev zip) # oss-fuzz
 	if ! command -v npm >/dev/null; then packages+=(npm); fi # http-proxy, frameworks
 fi
 
