@@ -86,20 +86,24 @@ attend_for() { attend timeout --kill-after=30 "$@"; }
 attend_test() { attend_for 0 go test "$@"; }
 
 # debian RELEASE ROOT PACKAGE... unpacks another release of Debian with some packages below ROOT,
-# unless that has been done. Needs debootstrap, root and the network.
+# unless that has been done: of sid, within 14 days. Needs debootstrap, root and the network.
 debian() {
 	local release=$1 root=$2 mirror
 	shift 2
-	if [[ -e $root/complete ]]; then return; fi
+	if [[ -e $root/complete && ($release != sid || -z $(find "$root/complete" -mtime +13)) ]]; then return; fi
 	need debootstrap
 	mirror=$(awk '/^URIs:/ { print $2; exit } $1 == "deb" { print $2; exit }' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
-	rm -rf "$root"
 	mkdir -p "${root%/*}"
-	if ! debootstrap --variant=minbase --include="$(IFS=, && echo "$*")" "$release" "$root" "$mirror" >"$root.log" 2>&1; then
-		tail "$root.log" >&2
-		exit 1
-	fi
-	touch "$root/complete"
+	: >"$root.log"
+	for mirror in "$mirror" http://archive.debian.org/debian; do # the archive has old releases
+		rm -rf "$root"
+		if debootstrap --variant=minbase --include="$(IFS=, && echo "$*")" "$release" "$root" "$mirror" >>"$root.log" 2>&1; then
+			touch "$root/complete"
+			return
+		fi
+	done
+	tail "$root.log" >&2
+	exit 1
 }
 
 # debian_program ROOT PATH FILE writes FILE, which runs a program of such a Debian without a
