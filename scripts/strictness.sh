@@ -32,5 +32,5 @@ export PATH=$peers/bin:$PATH
 # The name localhost has both families in the tests, whatever this host says.
 printf '127.0.0.1 localhost\n::1 localhost\n' >"$dir/hosts"
 # shellcheck disable=SC2016 # the inner shell's arguments
-attend unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$dir/hosts" \
+attend_for 0 unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$dir/hosts" \
 	go test ./e2e/strictness -count=1 -timeout=20m -v -run '^TestStrict' -proxies "$@"
