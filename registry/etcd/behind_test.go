@@ -180,3 +180,30 @@ func TestOldRemoval(t *testing.T) {
 		t.Errorf("%d puts after an old removal", n)
 	}
 }
+
+// TestRoomAgain: once a service with too many keys has room for another one, its keys are listed again.
+func TestRoomAgain(t *testing.T) {
+	e := startScripted(t, func(_ int, s watchStream) error {
+		if _, err := s.asked(); err != nil {
+			return err
+		}
+		if err := s.confirm(1); err != nil {
+			return err
+		}
+		removed := []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/s/n"), ModRevision: 6}}}
+		if err := s.Send(&pb.WatchResponse{Header: headerAt(6), WatchId: 1, Events: removed}); err != nil {
+			return err
+		}
+		return s.confirmAll("10.0.0.3:80")
+	})
+	e.list = func(service string) *pb.RangeResponse {
+		switch {
+		case service == "":
+			return &pb.RangeResponse{Header: headerAt(5)}
+		case e.lists["s"] == 1:
+			return &pb.RangeResponse{Header: headerAt(5), More: true, Kvs: []*mvccpb.KeyValue{keyAt(5, "s", "10.0.0.1:80")}}
+		}
+		return &pb.RangeResponse{Header: headerAt(6), Kvs: []*mvccpb.KeyValue{keyAt(4, "s", "10.0.0.2:80")}}
+	}
+	registrytest.Watch(t, etcd.Keys(open(t, e.addr, brief)), "s").WaitAddrs("10.0.0.2:80")
+}

@@ -72,13 +72,14 @@ func (f *follower) listed(m, _ mark, resp *clientv3.GetResponse) (after mark) {
 }
 
 // changed implements subject.
-func (f *follower) changed(resp *pb.WatchResponse) {
+func (f *follower) changed(resp *pb.WatchResponse) (lacksList bool) {
 	for _, ev := range resp.Events {
 		f.now = Value{}
 		if ev.Type == mvccpb.PUT {
 			f.now = Value{ev.Kv.Value, ev.Kv.ModRevision}
 		}
 	}
+	return false
 }
 
 // settle implements subject: it calls notify, unless it had the value before.

@@ -16,6 +16,7 @@ import (
 var (
 	errLost   = errors.New("etcd has lost its data")
 	errBroken = errors.New("a connection to etcd broke")
+	errRoom   = errors.New("a service with too many keys has room for more of them")
 	errBehind = errors.New("etcd has responded from an earlier revision than before")
 )
 

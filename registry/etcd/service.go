@@ -98,7 +98,7 @@ func (s *service) listed(m, last mark, resp *clientv3.GetResponse) (after mark) 
 	live := make(map[string]entry, len(resp.Kvs))
 	told := s.bad
 	s.bad = nil
-	for _, kv := range resp.Kvs {
+	for _, kv := range resp.Kvs { // in the order of keys
 		if e, ok := s.decode(kv, told); ok {
 			live[string(kv.Key)] = e
 		}
@@ -114,12 +114,35 @@ func (s *service) listed(m, last mark, resp *clientv3.GetResponse) (after mark) 
 			s.view.current = nil // etcd responds: the cache is not needed
 		}
 	}
-	s.pos, s.seen, s.full = positionOf(resp.Header), resp.Header.Revision, resp.More
-	if resp.More && last.lost != nil { // what the others say is unknown
-		return after
+	if resp.More && !lost {
+		live = s.merged(live, resp.Kvs)
 	}
+	s.pos, s.seen, s.full = positionOf(resp.Header), resp.Header.Revision, resp.More
 	s.view.replace(live, lost, time.Now())
 	return after
+}
+
+// merged returns what a list that was cut says of the keys up to its last one, kvs, and the known keys beyond. Known keys go before
+// others.
+func (s *service) merged(listed map[string]entry, kvs []*mvccpb.KeyValue) map[string]entry {
+	end := ""
+	if len(kvs) > 0 {
+		end = string(kvs[len(kvs)-1].Key)
+	}
+	all := make(map[string]entry, registry.MaxListed)
+	for key, e := range s.view.live {
+		if now, ok := listed[key]; ok {
+			all[key] = now
+		} else if key > end {
+			all[key] = e
+		}
+	}
+	for _, kv := range kvs {
+		if e, ok := listed[string(kv.Key)]; ok && len(all) < registry.MaxListed {
+			all[string(kv.Key)] = e
+		}
+	}
+	return all
 }
 
 // rewritten reports whether live can't follow from the previous state: a key has a revision
@@ -138,8 +161,9 @@ func (s *service) rewritten(live map[string]entry) bool {
 	return false
 }
 
-// changed implements subject.
-func (s *service) changed(resp *pb.WatchResponse) {
+// changed implements subject. Once a service with too many keys has room for another one, it lacks a list.
+func (s *service) changed(resp *pb.WatchResponse) (lacksList bool) {
+	before := len(s.view.live)
 	s.pos.advance(positionOf(resp.Header)) // a member that is behind reports its progress, too
 	for _, ev := range resp.Events {
 		s.seen = max(s.seen, ev.Kv.ModRevision)
@@ -161,6 +185,7 @@ func (s *service) changed(resp *pb.WatchResponse) {
 			s.full = true
 		}
 	}
+	return s.full && len(s.view.live) < before
 }
 
 // decode decodes one key. An invalid value is ignored and counted. It is logged unless the key is in told.

@@ -62,14 +62,17 @@ func TestTooManyKeys(t *testing.T) {
 		others = append(others, kv(fmt.Sprintf("/s/%05d", i), i+1))
 	}
 	s := &service{r: r, prefix: "/s/", view: newView(1, 1)}
-	last := list(mark{}, s, 1, false, kv(known, 0))
+	last := list(mark{}, s, 1, false, kv(known, 0), kv("/s/0", 0), kv("/s/00001", 0))
 	last = list(last, s, 100_000, true, others...)
-	if _, ok := s.view.live[known]; !ok || len(s.view.live) != 1 {
-		t.Errorf("%d keys are in use", len(s.view.live))
+	if _, ok := s.view.live[known]; !ok || len(s.view.live) != registry.MaxListed {
+		t.Errorf("%d keys are in use, the known one beyond the list: %v", len(s.view.live), ok)
 	}
-	s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 100_001}, Events: []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: kv(known, 100_000)}}})
-	if len(s.view.live) != 0 {
-		t.Error("a key that was deleted stays")
+	if _, ok := s.view.live["/s/0"]; ok || s.view.live["/s/00001"].revision != 3 {
+		t.Error("the list is not the truth for the keys that it has")
+	}
+	lacksList := s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 100_001}, Events: []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: kv(known, 100_000)}}})
+	if _, ok := s.view.live[known]; ok || !lacksList {
+		t.Errorf("a key that was deleted stays: %v; its room is used: %v", ok, lacksList)
 	}
 	list(last, s, 100_002, false, others[:2]...)
 	if len(s.view.live) != 2 || r.Stats().DataLosses != 0 {
@@ -79,5 +82,43 @@ func TestTooManyKeys(t *testing.T) {
 	start := &service{r: r, prefix: "/s/", view: newView(1, 1)}
 	if list(mark{}, start, 100_000, true, others...); len(start.view.live) != registry.MaxListed {
 		t.Errorf("a start uses %d keys", len(start.view.live))
+	}
+}
+
+// TestTooManyKeysAtOnce: a service without a key uses the first ones once it has too many.
+func TestTooManyKeysAtOnce(t *testing.T) {
+	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+	r.position.init()
+	s := &service{r: r, prefix: "/s/", view: newView(1, 1)}
+	last := s.listed(r.position.mark(), mark{}, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: 1}})
+	s.listed(r.position.mark(), last, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: 2}, More: true, Kvs: []*mvccpb.KeyValue{
+		{Key: []byte("/s/a"), Value: []byte(`{"Addr":"10.0.0.1:80"}`), ModRevision: 2},
+	}})
+	if len(s.view.live) != 1 {
+		t.Errorf("%d keys are in use", len(s.view.live))
+	}
+}
+
+// TestTooManyKeysAfterLoss: after a loss of data, the endpoints of keys beyond a list that was cut end like others that are missing.
+func TestTooManyKeysAfterLoss(t *testing.T) {
+	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+	r.position.init()
+	s := &service{r: r, prefix: "/s/", view: newView(time.Second, time.Second)}
+	kv := func(key, addr string) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("/s/" + key), Value: fmt.Appendf(nil, `{"Addr":%q}`, addr), ModRevision: 1}
+	}
+	now := time.Now()
+	list := func(last mark, cluster uint64, more bool, all ...*mvccpb.KeyValue) mark {
+		defer s.view.settle(now)
+		return s.listed(r.position.mark(), last, &clientv3.GetResponse{Header: &pb.ResponseHeader{ClusterId: cluster, Revision: 5}, Kvs: all, More: more})
+	}
+	last := list(mark{}, 1, false, kv("a", "10.0.0.1:80"), kv("z", "10.0.0.2:80"))
+	list(last, 2, true, kv("b", "10.0.0.3:80"))
+	if got := spell(s.view.current); got != "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80" {
+		t.Errorf("after the loss %q are in use", got)
+	}
+	s.view.settle(now.Add(time.Minute))
+	if got := spell(s.view.current); got != "10.0.0.3:80" {
+		t.Errorf("in the end %q are in use", got)
 	}
 }

@@ -23,7 +23,7 @@ type subject interface {
 	// result is the mark after the response.
 	listed(m, last mark, resp *clientv3.GetResponse) (after mark)
 
-	changed(resp *pb.WatchResponse) // takes what has changed since
+	changed(resp *pb.WatchResponse) (lacksList bool) // takes what has changed since, and reports whether the keys must be listed again
 
 	// settle delivers what follows from the list and the changes. wake is when it is to be called again at the latest; zero means
 	// never.
@@ -214,8 +214,11 @@ func (w *watch) opened() {
 func (w *watch) changed(resp *pb.WatchResponse) {
 	w.of.r.position.saw(w.at.epoch, positionOf(resp.Header))
 	w.dropOld(resp)
-	w.subject.changed(resp)
+	lacksList := w.subject.changed(resp)
 	w.sleep(w.subject.settle(time.Now()))
+	if lacksList {
+		w.restart(errRoom)
+	}
 }
 
 // dropOld removes events that are older than the list, or than earlier events. Before etcd 3.6.2, a member that was behind when the watch
