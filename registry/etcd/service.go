@@ -147,14 +147,13 @@ func (s *service) merged(listed map[string]entry, kvs []*mvccpb.KeyValue) map[st
 
 // rewritten reports whether live can't follow from the previous state: a key has a revision
 // that was seen before, but the key did not have it then. An etcd that lost its data may
-// already be past its former revision.
+// already be past its former revision. Of a full view nothing is said: keys may have changed unseen.
 func (s *service) rewritten(live map[string]entry) bool {
+	if s.full {
+		return false
+	}
 	for key, e := range live {
-		if e.revision > s.seen {
-			continue
-		}
-		before, known := s.view.live[key]
-		if known && before.revision != e.revision || !known && !s.full {
+		if e.revision <= s.seen && s.view.live[key].revision != e.revision {
 			return true
 		}
 	}
