@@ -47,7 +47,7 @@ type Options struct {
 	// new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
-	Turns   Turns        // bounds the lookups of several Watchers; nil means no bound
+	Turns   *Turns       // bounds the lookups of several Watchers; nil means no bound
 	Others  *Others      // gets the second addresses of names; nil means that nobody wants them
 	Failing *Failing     // gets the names that don't resolve; nil means that nobody wants them
 	Reach   *reach.Rule  // which addresses endpoints may have; nil means any
@@ -68,7 +68,6 @@ const (
 	maxTTL = 5 * time.Minute
 
 	parallel = 8   // concurrent lookups of one watch
-	maxTurns = 64  // concurrent lookups of a process: a start with a thousand names must not flood a name server
 	maxAddrs = 256 // endpoints of one name
 )
 
@@ -381,10 +380,11 @@ func (t *watch) learned(o outcome) {
 }
 
 func (t *watch) lookup(host string) name {
-	if err := t.w.opt.Turns.begin(t.ctx); err != nil {
+	end, err := t.w.opt.Turns.begin(t.ctx)
+	if err != nil {
 		return name{err: err}
 	}
-	defer t.w.opt.Turns.end()
+	defer end()
 	ctx, cancel := context.WithTimeout(t.ctx, t.w.opt.Timeout)
 	defer cancel()
 	a, err := t.w.opt.Lookup(ctx, host)

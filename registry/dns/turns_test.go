@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,12 +13,12 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestTurns: Watchers together have no more lookups in flight than there are turns, and all names get theirs. A Watcher can be closed
+// TestTurns: Watchers together have no more lookups in flight than they may, and all names get theirs. A Watcher can be closed
 // while its names wait.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const watchers = 50
-		turns := make(Turns, 3)
+		turns := newTurns(2, 3)
 		var now, most, asked atomic.Int64
 		var all []*Watcher
 		for i := range watchers {
@@ -57,8 +58,44 @@ func TestTurns(t *testing.T) {
 		for _, w := range all[watchers/2:] {
 			w.Close()
 		}
-		if len(turns) != 0 {
-			t.Errorf("%d turns were not given back", len(turns))
+		synctest.Wait()
+		if n := len(turns.begun) + len(turns.inFlight); n != 0 {
+			t.Errorf("%d turns were not given back", n)
+		}
+	})
+}
+
+// TestTurnsOfHangingNames: names of which nothing is heard do not keep others from being looked up.
+func TestTurnsOfHangingNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns()
+		var asked, answered atomic.Int64
+		watcher := func(host string) *Watcher {
+			return New(fixed{{Addr: host + ":80"}}, Options{
+				Turns: turns, Timeout: time.Hour,
+				Lookup: func(ctx context.Context, host string) (Answer, error) {
+					if host == "good.test" {
+						return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, TTL: -1}, nil
+					}
+					asked.Add(1)
+					<-ctx.Done()
+					answered.Add(1)
+					return Answer{}, ctx.Err()
+				},
+			})
+		}
+		for i := range 400 {
+			w := watcher(fmt.Sprintf("%d.test", i))
+			defer w.Close()
+			w.Watch("s", func(*registry.Snapshot) {})
+		}
+		synctest.Wait()
+		known := make(chan *registry.Snapshot, 1)
+		w := watcher("good.test")
+		defer w.Close()
+		w.Watch("s", func(s *registry.Snapshot) { known <- s })
+		if s := <-known; len(s.Endpoints) != 1 || answered.Load() != 0 {
+			t.Errorf("%v, after the end of %d of %d other lookups", s.Endpoints, answered.Load(), asked.Load())
 		}
 	})
 }
