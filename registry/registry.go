@@ -99,9 +99,9 @@ type Snapshot struct {
 	// Unresolved reports whether the service has a host name without a known address, so that Endpoints may lack some.
 	Unresolved bool
 
-	// Revision is that of the source at which the service had these endpoints. It never decreases for a service within a process,
-	// unless the source loses its data. 0 means that the source has no revisions, or that the snapshot is from several sources or from
-	// the cache.
+	// Revision is that of the source at which the service had exactly these endpoints. It never decreases for a service within a
+	// process, unless the source loses its data. 0 means that there is no such revision: the source has none, the snapshot is from
+	// several sources or from the cache, endpoints stay in use that the source does not have, or the source has too many.
 	Revision int64
 }
 
@@ -116,6 +116,22 @@ func NewSnapshot(service string, source Source, changed time.Time, endpoints []E
 		Endpoints: Normalize(endpoints),
 		Source:    source,
 	}
+}
+
+// With returns s with these endpoints, which it normalizes in place and keeps, and with a version above all others. The Revision
+// remains: a caller that adds or drops endpoints must set it.
+func (s *Snapshot) With(endpoints []Endpoint) *Snapshot {
+	next := s.Again()
+	next.Endpoints = Normalize(endpoints)
+	return next
+}
+
+// Again returns s with a version above all others: a user that got other snapshots
+// meanwhile would take s for an old one.
+func (s *Snapshot) Again() *Snapshot {
+	again := *s
+	again.Version = versions.Add(1)
+	return &again
 }
 
 // Normalize sorts endpoints by Addr in place, keeps the first of those with the same Addr,

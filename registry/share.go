@@ -90,7 +90,7 @@ func (at *sharing) add(u *user) {
 	at.sweep() // there may be no delivery for a long time
 	at.users = append(at.users, u)
 	if at.last != nil {
-		u.notify(at.last.withNewVersion())
+		u.notify(at.last.Again())
 	}
 }
 
@@ -98,7 +98,7 @@ func (at *sharing) add(u *user) {
 func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	at.last = s.withNewVersion()
+	at.last = s.Again()
 	at.held.Store(int64(len(s.Endpoints)))
 	at.sweep()
 	for _, u := range at.users {
@@ -110,12 +110,4 @@ func (at *sharing) deliver(s *Snapshot) {
 
 func (at *sharing) sweep() {
 	at.users = slices.DeleteFunc(at.users, func(u *user) bool { return u.stopped.Load() })
-}
-
-// withNewVersion returns s with a version above all others: a user that got other snapshots
-// meanwhile would take s for an old one.
-func (s *Snapshot) withNewVersion() *Snapshot {
-	again := *s
-	again.Version = versions.Add(1)
-	return &again
 }

@@ -62,7 +62,9 @@ func (k *keeper) dropRefused() (dropped bool) {
 
 // deliver delivers the endpoints that stay. The caller holds mu.
 func (k *keeper) deliver() {
-	s := registry.NewSnapshot(k.over.Service, k.over.Source, k.over.Changed, k.last)
-	s.Unresolved = true
+	s := k.over.With(k.last)
+	if len(k.last) > 0 {
+		s.Revision = 0
+	}
 	k.notify(s)
 }

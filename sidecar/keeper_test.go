@@ -3,6 +3,7 @@ package sidecar
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
@@ -161,4 +163,44 @@ func TestReloadRefusedAndUnresolvedNames(t *testing.T) {
 	k.s.awaitAddresses(t, before)
 	k.reload(k.config("", discover, "refused.test:80"))
 	k.s.awaitAddresses(t)
+}
+
+// told is a watcher whose snapshots the test makes.
+type told struct{ notify func(*registry.Snapshot) }
+
+func (w *told) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
+	w.notify = notify
+	return func() {}
+}
+
+// listAt returns a snapshot of the service s. Without addresses it has a host name that does not resolve.
+func listAt(revision int64, addrs ...string) *registry.Snapshot {
+	var endpoints []registry.Endpoint
+	for _, addr := range addrs {
+		endpoints = append(endpoints, registry.Endpoint{Addr: addr, Weight: 1})
+	}
+	s := registry.NewSnapshot("s", registry.SourceLive, time.Unix(1, 0), endpoints)
+	s.Revision, s.Unresolved = revision, len(addrs) == 0
+	return s
+}
+
+// TestRevisionOfKept: endpoints that stay are of no revision.
+func TestRevisionOfKept(t *testing.T) {
+	var got *registry.Snapshot
+	inner, refused := &told{}, ""
+	k := &keeper{inner: inner, log: slog.New(slog.DiscardHandler), refuses: func(_, addr string) bool { return addr == refused }}
+	k.Watch("s", func(s *registry.Snapshot) { got = s })
+	expect := func(endpoints int, revision int64) {
+		t.Helper()
+		if len(got.Endpoints) != endpoints || got.Revision != revision {
+			t.Errorf("%d endpoints of revision %d, want %d of %d", len(got.Endpoints), got.Revision, endpoints, revision)
+		}
+	}
+	inner.notify(listAt(5, before))
+	expect(1, 5)
+	inner.notify(listAt(6))
+	expect(1, 0)
+	refused = before
+	k.judgeAgain()
+	expect(0, 6)
 }

@@ -488,8 +488,8 @@ func (t *watch) deliver() {
 	if t.out != nil && t.out.Source == t.in.Source && t.out.Unresolved == lacks && slices.Equal(t.out.Endpoints, endpoints) {
 		return
 	}
-	t.out = registry.NewSnapshot(t.in.Service, t.in.Source, time.Now(), endpoints)
-	t.out.Unresolved, t.out.Revision = lacks, t.in.Revision
+	t.out = t.in.With(endpoints)
+	t.out.Changed, t.out.Unresolved = time.Now(), lacks
 	t.notify(t.out)
 }
 

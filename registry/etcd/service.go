@@ -226,7 +226,9 @@ func (s *service) settle(now time.Time) (wake time.Time) {
 	}
 	endpoints := s.view.current
 	snap := registry.NewSnapshot(s.name, registry.SourceLive, at, endpoints)
-	snap.Revision = s.seen
+	if !s.full && !s.view.holding() {
+		snap.Revision = s.seen
+	}
 	s.deliver(snap)
 	s.r.cache.Store(registry.Record{
 		Service:   s.name,

@@ -122,3 +122,37 @@ func TestTooManyKeysAfterLoss(t *testing.T) {
 		t.Errorf("in the end %q are in use", got)
 	}
 }
+
+// TestRevisionOfKept: a snapshot has a revision only if etcd had exactly its endpoints.
+func TestRevisionOfKept(t *testing.T) {
+	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+	r.position.init()
+	var got *registry.Snapshot
+	s := &service{
+		r: r, ctx: t.Context(), prefix: "/s/", view: newView(time.Second, time.Second), count: registry.NewCount(nil),
+		notify: func(s *registry.Snapshot) { got = s },
+	}
+	now := time.Now()
+	var last mark
+	expect := func(what string, endpoints int, revision int64) {
+		t.Helper()
+		if s.settle(now); len(got.Endpoints) != endpoints || got.Revision != revision {
+			t.Errorf("%s: %d endpoints at revision %d, want %d at %d", what, len(got.Endpoints), got.Revision, endpoints, revision)
+		}
+	}
+	list := func(cluster uint64, more bool, addrs ...string) {
+		var all []*mvccpb.KeyValue
+		for _, addr := range addrs {
+			all = append(all, &mvccpb.KeyValue{Key: []byte("/s/" + addr), Value: fmt.Appendf(nil, `{"Addr":%q}`, addr), ModRevision: 1})
+		}
+		last = s.listed(r.position.mark(), last, &clientv3.GetResponse{Header: &pb.ResponseHeader{ClusterId: cluster, Revision: 5}, Kvs: all, More: more})
+	}
+	list(1, false, "10.0.0.1:80")
+	expect("the first list", 1, 5)
+	list(2, false, "10.0.0.2:80")
+	expect("a loss of data", 2, 0)
+	now = now.Add(time.Minute)
+	expect("long after the loss", 1, 5)
+	list(2, true, "10.0.0.2:80", "10.0.0.3:80")
+	expect("a list that was cut", 2, 0)
+}

@@ -267,9 +267,7 @@ func (f *Follower) deliver(now time.Time) {
 		endpoints[i].Down = endpoints[i].Unhealthy && f.opt.Check.Strict
 	}
 	f.stale, f.delivered = false, now
-	s := registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints)
-	s.Unresolved, s.Revision = f.in.Unresolved, f.in.Revision
-	f.notify(s)
+	f.notify(f.in.With(endpoints))
 }
 
 func (f *Follower) sleep(now time.Time) time.Duration {

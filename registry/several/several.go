@@ -113,10 +113,10 @@ func (t *watch) deliver() {
 	if t.last != nil && t.last.Source == source && t.last.Unresolved == isUnresolved && slices.Equal(t.last.Endpoints, endpoints) {
 		return
 	}
-	t.last = registry.NewSnapshot(t.service, source, changed, endpoints)
-	t.last.Unresolved = isUnresolved
-	if len(parts) == 1 {
-		t.last.Revision = parts[0].Revision
+	t.last = parts[0].With(endpoints)
+	t.last.Source, t.last.Changed, t.last.Unresolved = source, changed, isUnresolved
+	if len(parts) > 1 {
+		t.last.Revision = 0
 	}
 	t.notify(t.last)
 }
