@@ -19,6 +19,8 @@ type keeper struct {
 	mu   sync.Mutex          // held while a snapshot is delivered, so that the order is right
 	last []registry.Endpoint // in use; at first those of the previous source
 	over *registry.Snapshot  // that last is in use in place of; nil if last is from the newest snapshot
+
+	version uint64 // of the snapshot that was delivered last
 }
 
 // Watch implements registry.Watcher. It is called once.
@@ -32,7 +34,7 @@ func (k *keeper) put(s *registry.Snapshot) {
 	defer k.mu.Unlock()
 	if len(s.Endpoints) > 0 || !s.Unresolved {
 		k.last, k.over = s.Endpoints, nil
-		k.notify(s)
+		k.deliver(s)
 		return
 	}
 	isNews := k.over == nil
@@ -41,7 +43,7 @@ func (k *keeper) put(s *registry.Snapshot) {
 	if isNews && len(k.last) > 0 {
 		k.log.Warn("no host name of a service has a usable address; its last endpoints stay in use", "service", s.Service, "endpoints", len(k.last))
 	}
-	k.deliver()
+	k.deliverKept()
 }
 
 // judgeAgain has the endpoints that stay judged again, once other addresses may be ways back to this sidecar.
@@ -49,7 +51,7 @@ func (k *keeper) judgeAgain() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over != nil && k.dropRefused() {
-		k.deliver()
+		k.deliverKept()
 	}
 }
 
@@ -60,11 +62,20 @@ func (k *keeper) dropRefused() (dropped bool) {
 	return len(k.last) < before
 }
 
-// deliver delivers the endpoints that stay. The caller holds mu.
-func (k *keeper) deliver() {
+// deliverKept delivers the endpoints that stay. The caller holds mu.
+func (k *keeper) deliverKept() {
 	s := k.over.With(k.last)
 	if len(k.last) > 0 {
 		s.Revision = 0
 	}
+	k.deliver(s)
+}
+
+// deliver delivers s, which may have waited while a newer snapshot was made. The caller holds mu.
+func (k *keeper) deliver(s *registry.Snapshot) {
+	if s.Version <= k.version {
+		s = s.Again()
+	}
+	k.version = s.Version
 	k.notify(s)
 }

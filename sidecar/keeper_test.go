@@ -204,3 +204,20 @@ func TestRevisionOfKept(t *testing.T) {
 	k.judgeAgain()
 	expect(0, 6)
 }
+
+// TestVersionsGrow: a snapshot that waits while kept endpoints are judged again is newer than what was delivered meanwhile.
+func TestVersionsGrow(t *testing.T) {
+	var versions []uint64
+	inner, refused := &told{}, ""
+	k := &keeper{inner: inner, log: slog.New(slog.DiscardHandler), refuses: func(_, addr string) bool { return addr == refused }}
+	k.Watch("s", func(s *registry.Snapshot) { versions = append(versions, s.Version) })
+	inner.notify(listAt(5, before))
+	inner.notify(listAt(6))
+	late := listAt(7, before)
+	refused = before
+	k.judgeAgain()
+	inner.notify(late)
+	if len(versions) != 4 || !slices.IsSorted(versions) || len(slices.Compact(versions)) != 4 {
+		t.Errorf("the versions are %v", versions)
+	}
+}
