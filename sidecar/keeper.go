@@ -14,6 +14,7 @@ type keeper struct {
 	inner   registry.Watcher
 	refuses func(service, addr string) bool // reports whether an endpoint must not stay
 	log     *slog.Logger
+	tally   *registry.Tally // gets how many endpoints stay; nil means that nobody wants to know
 	notify  func(*registry.Snapshot)
 
 	mu   sync.Mutex          // held while a snapshot is delivered, so that the order is right
@@ -21,12 +22,18 @@ type keeper struct {
 	over *registry.Snapshot  // that last is in use in place of; nil if last is from the newest snapshot
 
 	version uint64 // of the snapshot that was delivered last
+	count   *registry.Count
 }
 
 // Watch implements registry.Watcher. It is called once.
 func (k *keeper) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	k.notify = notify
-	return k.inner.Watch(service, k.put)
+	k.count = registry.NewCount(k.tally)
+	unwatch := k.inner.Watch(service, k.put)
+	return func() {
+		unwatch()
+		k.count.End()
+	}
 }
 
 func (k *keeper) put(s *registry.Snapshot) {
@@ -34,6 +41,7 @@ func (k *keeper) put(s *registry.Snapshot) {
 	defer k.mu.Unlock()
 	if len(s.Endpoints) > 0 || !s.Unresolved {
 		k.last, k.over = s.Endpoints, nil
+		k.count.Doubt(0)
 		k.deliver(s)
 		return
 	}
@@ -64,6 +72,7 @@ func (k *keeper) dropRefused() (dropped bool) {
 
 // deliverKept delivers the endpoints that stay. The caller holds mu.
 func (k *keeper) deliverKept() {
+	k.count.Doubt(len(k.last))
 	s := k.over.With(k.last)
 	if len(k.last) > 0 {
 		s.Revision = 0

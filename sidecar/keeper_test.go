@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -44,7 +46,7 @@ func newKeeping(t *testing.T, discover string) *keeping {
 	k.s = s
 	s.discovery.disconnect() // the next reload connects again, with the resolver of the test
 	clear(s.discovery.connections)
-	s.discovery.dns = dns.Options{Lookup: k.z.lookup, Others: new(dns.Others), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
+	s.discovery.dns = dns.Options{Lookup: k.z.lookup, Others: new(dns.Others), Failing: dns.NewFailing(), Interval: time.Millisecond, Timeout: harness.Patience, Logger: s.log}
 	if discover == "discover: file" {
 		k.write(before)
 	}
@@ -140,13 +142,28 @@ func TestKeptEndpointsAreJudged(t *testing.T) {
 	k.reload(k.config("", discover, "failed.test:80"))
 	k.z.awaitLookups(t, "failed.test")
 	k.s.awaitAddresses(t, k.free[1], "10.77.0.1:"+port)
+	k.awaitKept(2)
 	k.reload(k.config(fmt.Sprintf(", {name: further, address: %q, protocol: http, service: app}", k.free[1]), discover, "failed.test:80"))
 	k.s.awaitAddresses(t, "10.77.0.1:"+port)
+	k.awaitKept(1)
 	k.reload(k.config("", discover, "failed.test:81")) // what was refused does not come back
 	k.z.awaitLookups(t, "failed.test")
 	if got := k.s.addresses("app"); !slices.Equal(got, []string{"10.77.0.1:" + port}) {
 		t.Errorf("in use are %v", got)
 	}
+	k.reload(k.config("", discover, "known.test:80", "failed.test:81"))
+	k.s.awaitAddresses(t, "10.77.0.9:80")
+	k.awaitKept(0)
+}
+
+// awaitKept waits until DNS has so many endpoints that stay in use.
+func (k *keeping) awaitKept(want int) {
+	k.t.Helper()
+	eventually.True(k.t, fmt.Sprintf("%d kept endpoints", want), func() bool {
+		all := k.s.discovery.stats()
+		i := slices.IndexFunc(all, func(s admin.SourceStats) bool { return s.Name == admin.SourceDNS })
+		return i >= 0 && all[i].Kept == want
+	})
 }
 
 // TestReloadRefusedAndUnresolvedNames: a new service in place of one with endpoints must have a name that resolves, whatever is refused.

@@ -117,6 +117,7 @@ func listStatic(c *config.Service, o dns.Options) (registryClient, error) {
 type discovery struct {
 	dns       dns.Options
 	reach     reaches
+	kept      registry.Tally     // of the endpoints that stay as no host name of their service has a usable address
 	registrar registry.Registrar // of this sidecar's own endpoints: the first that a connection has, or nil
 
 	mu          sync.Mutex             // held to change connections, and to read them for the admin API
@@ -193,6 +194,7 @@ func (d *discovery) stats() (all []admin.SourceStats) {
 		}
 	}
 	if now := d.dns.Failing.Condition(); now.Services > 0 {
+		d.kept.Add(&now)
 		all = append(all, sourceStats(admin.SourceDNS, now))
 	}
 	return all

@@ -86,7 +86,7 @@ func (s *sources) start(c *config.Service, id *certs.Source, before sourceState,
 		src.setDown(downIn(snap))
 		update(snap)
 	}
-	src.keeper = &keeper{inner: w, refuses: s.discovery.reach.comesBack, log: s.log, last: before.endpoints}
+	src.keeper = &keeper{inner: w, refuses: s.discovery.reach.comesBack, log: s.log, tally: &s.discovery.kept, last: before.endpoints}
 	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
 		src.checks = health.Follow(src.keeper, c.Name, health.Options{
