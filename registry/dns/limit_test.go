@@ -160,3 +160,38 @@ func TestTooManyOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedTargets: targets of SRV names that are refused take no place of one that may be used.
+func TestRefusedTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &changing{}
+		w := New(in, Options{Interval: time.Hour, Reach: reach.New(reach.Options{}),
+			Lookup: func(_ context.Context, host string) (Answer, error) {
+				a := Answer{TTL: -1}
+				if strings.HasPrefix(host, "_z") {
+					a.Targets = []Target{{"99.0.0.1:80", 1}}
+					return a, nil
+				}
+				var i int
+				fmt.Sscanf(host, "_%d", &i)
+				for k := range maxAddrs {
+					a.Targets = append(a.Targets, Target{netip.AddrFrom4([4]byte{127, 1, byte(i), byte(k)}).String() + ":80", 1})
+				}
+				return a, nil
+			}})
+		var last *registry.Snapshot
+		w.Watch("s", func(s *registry.Snapshot) { last = s })
+		synctest.Wait()
+		var all []registry.Endpoint
+		for i := range registry.MaxEndpoints/maxAddrs + 2 {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprintf("_%d._tcp.test", i)})
+		}
+		in.set(append(all, registry.Endpoint{Addr: "_z._tcp.test"})...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.Close()
+		if last == nil || len(last.Endpoints) != 1 {
+			t.Errorf("%+v", last)
+		}
+	})
+}
