@@ -101,8 +101,11 @@ var moreHostiles = []h2Endpoint{
 	responding("interim responses", isGood, func(id uint32) []byte {
 		return append(bytes.Repeat(h2.Heads(id, 0, h2.Block(":status", "103")), 3), goodResponse(id)...)
 	}),
+	responding("many interim responses", isGood, func(id uint32) []byte {
+		return append(bytes.Repeat(h2.Heads(id, 0, h2.Block(":status", "103")), 1000), goodResponse(id)...)
+	}),
 	responding("endless interim responses", isBroken, func(id uint32) []byte {
-		return append(bytes.Repeat(h2.Heads(id, 0, h2.Block(":status", "103")), 10_000), goodResponse(id)...)
+		return append(bytes.Repeat(h2.Heads(id, 0, h2.Block(":status", "103")), 100_000), goodResponse(id)...)
 	}),
 	responding("an interim response that ends", isBroken, func(id uint32) []byte { return h2.Heads(id, h2.EndStream, h2.Block(":status", "100")) }),
 	responding("no status", isMalformed, func(id uint32) []byte { return h2.Heads(id, h2.EndStream, h2.Block("x", "y")) }),
