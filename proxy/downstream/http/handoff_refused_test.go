@@ -3,6 +3,7 @@ package http_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -208,31 +209,65 @@ func TestLongestMessage(t *testing.T) {
 	}
 }
 
-// TestHandoffWithoutDescriptor checks that a request whose connection, or the client of whose response, can't leave the
-// loop for want of a descriptor is refused as too much work.
+// TestHandoffWithoutDescriptor checks that a request whose connection can't leave the loop for want of a descriptor is
+// refused as too much work. A response waits for a descriptor for its client. In the end it is refused with a failure
+// after which nobody sends the request again, since the application has processed it.
 func TestHandoffWithoutDescriptor(t *testing.T) {
 	for name, c := range map[string]struct {
-		says string
-		good int // connections that leave the loop before
+		says       string
+		good, none int // connections that leave the loop before, and tries that then find no descriptor
+		status     int // 0: the response leaves
+		code       string
 	}{
-		"request":  {handoffCases()[0].head, 0},
-		"response": {proxytest.StreamRequest, 1},
+		"request":        {handoffCases()[0].head, 0, 1, 503, "overloaded"},
+		"response":       {proxytest.StreamRequest, 1, 3, 0, ""},
+		"never response": {proxytest.StreamRequest, 1, math.MaxInt, 502, "response-too-large"},
 	} {
-		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
-		m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
-		m.W.Options.OnDetach = func() error {
-			if c.good--; c.good < 0 {
-				return errors.New("too many open files")
+		t.Run(name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+			m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
+			tries := 0
+			m.W.Options.OnDetach = func() error {
+				if tries++; tries > c.good && tries-c.good <= c.none {
+					return errors.New("too many open files")
+				}
+				return nil
 			}
-			return nil
-		}
-		p := m.DialAndSend(proxytest.Egress, c.says)
-		m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-		resp, _, _ := proxytest.DecodeHead(t, p.Heard)
-		if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 503 || code != "overloaded" {
-			t.Errorf("%s: status %d %s", name, resp.Status, code)
-		}
-		m.W.Faults.Reset(p.Conn)
-		proxytest.CheckStreamsSettled(m, streams)
+			p := m.DialAndSend(proxytest.Egress, c.says)
+			if c.status == 0 {
+				m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 || len(p.Heard) > 0 })
+				if len(p.Heard) > 0 {
+					t.Errorf("the client got %q", p.Heard)
+				}
+			} else {
+				m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+				resp, _, _ := proxytest.DecodeHead(t, p.Heard)
+				if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != c.status || code != c.code {
+					t.Errorf("status %d %s", resp.Status, code)
+				}
+				if len(protocol.Find(resp.Headers, "retry-after")) > 0 != (c.status == 503) {
+					t.Errorf("headers %v", resp.Headers)
+				}
+				m.W.Faults.Reset(p.Conn)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
 	}
+}
+
+// TestClientLeavesWithoutDescriptor: a client that leaves while its response waits for a descriptor ends the response.
+func TestClientLeavesWithoutDescriptor(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+	m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
+	tries := 0
+	m.W.Options.OnDetach = func() error {
+		if tries++; tries > 1 {
+			return errors.New("too many open files")
+		}
+		return nil
+	}
+	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("another try", func() bool { return tries == 3 })
+	m.W.Faults.Reset(p.Conn)
+	proxytest.CheckStreamsSettled(m, streams)
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -273,28 +274,42 @@ func (l leaving) answer(c *call, res *race.Response) {
 	c.stream = l.host.StreamAnswer(&l.turn, res, c.minor)
 	l.input.stop()
 	l.memory().recount()
-	l.sendStream(c)
+	l.sendStream(c, l.descriptorUntil())
+}
+
+// detachPause is the time until the next try of a response for whose client the system had no descriptor.
+const detachPause = 100 * time.Millisecond
+
+// descriptorUntil returns until when a response waits for a descriptor, from now on.
+func (l leaving) descriptorUntil() time.Duration {
+	return l.host.Loop.Now() + l.host.Config.Timeouts.Write
 }
 
 // sendStream gives the connection to Streams with its last response, that of c, once the client has
-// read those before. The write timeout bounds the wait.
-func (l leaving) sendStream(c *call) {
+// read those before. The write timeout bounds the wait. Without a descriptor sendStream tries again until that time.
+// Then it fails with ResponseTooLarge, and not Overloaded, with which any request may be sent again: the application
+// has processed this one.
+func (l leaving) sendStream(c *call, until time.Duration) {
 	client, err := l.outbound.Conn.Detach()
-	switch err {
-	case nil:
+	unsupported := errors.Is(err, errors.ErrUnsupported)
+	switch {
+	case err == nil:
 		a := c.stream
 		c.stream = nil
 		l.host.Stats.Handoffs[stats.HandoffAnswer]++
 		l.ending().close()
 		l.host.Streams.Answer(client, a)
-	case loop.ErrDetachBuffered:
+	case err == loop.ErrDetachBuffered:
 		l.turn.awaitRoom(0)
-	case loop.ErrDetachClosed: // OnClose follows
+	case err == loop.ErrDetachClosed: // OnClose follows
+	case !unsupported && l.host.Loop.Now() < until:
+		l.host.Loop.After(detachPause, &loop.Timer{Fire: func() {
+			if l.turn.handsOff() {
+				l.sendStream(&l.turn.calls[0], until)
+			}
+		}})
 	default:
-		f := fault.Overloaded // the system has no descriptor left
-		if errors.Is(err, errors.ErrUnsupported) {
-			f = fault.ResponseTooLarge
-		}
+		f := fault.ResponseTooLarge
 		shard.ReportStream(l.host.Shard, exchange.ClientOf(&l.turn), c.stream.Source.Service, f)
 		c.stream.Source.Refuse(f)
 		c.stream = nil

@@ -167,7 +167,8 @@ func (t *turn) awaitRoom(left int) {
 func (t *turn) onRoom() {
 	switch {
 	case t.state == turnHandoff:
-		t.leaving().sendStream(&t.calls[0])
+		l := t.leaving()
+		l.sendStream(&t.calls[0], l.descriptorUntil())
 	case t.state == turnBusy && t.calls[0].res != nil:
 		t.writePieces()
 	default:
