@@ -49,16 +49,19 @@ type incoming struct {
 
 // run receives the request and carries it, on the goroutine of the stream.
 func (q *incoming) run() {
+	end, record := accesslog.StreamEnd{Cut: true}, q.r.Record // of a panic
+	defer func() { record.End(end) }()
 	if f := q.receive(); f != nil {
 		if why := q.why.Load(); why != nil {
 			f = why
 		} else {
 			q.opener.Failed(f)
 		}
-		q.r.Record.End(accesslog.StreamEnd{Failure: f, Cut: q.isAborted()})
+		end = accesslog.StreamEnd{Failure: f, Cut: q.isAborted()}
 		q.refuse(q.r.AppendFailure(nil, f, date()))
 		return
 	}
+	record = nil // of the requestStream
 	q.takePlace(q.srv.places)
 	newRequestStream(q.pair, q.r).run()
 }

@@ -54,13 +54,14 @@ const (
 func (t *transfer) run() bodyFault {
 	early := protocol.Held(t.decoded) + cap(t.rest)
 	t.proc.Charge(early + transferSize)
-	defer t.proc.Charge(-transferSize)
+	defer func() { t.proc.Charge(-early - transferSize) }()
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
 	defer func() { buffers.Put(t.decoded) }()
 	f := t.passEarly(block[:])
 	t.rest = nil
 	t.proc.Charge(-early)
+	early = 0
 	for f == noFault && !t.body.Done() {
 		if n := t.body.Verbatim(); n > 0 && t.begun == nil && !t.chunks && t.settled() {
 			f = t.passVerbatim(n, block[:])

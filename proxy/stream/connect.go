@@ -73,9 +73,17 @@ func (c *connector) connect(q *endpointQuery) (st *race.Stream, linked bool, fai
 		return nil, false, (&unrouted{c, q.unrouted}).connect()
 	}
 	got := c.pick(func(picked race.Picked) { c.p.opener.Open(q.service, picked) })
-	if fail = got.fail; fail == nil {
-		linked, fail = c.openFrom(q, got.stream, got.at)
+	if got.fail != nil {
+		return nil, false, got.fail
 	}
+	returned := false
+	defer func() {
+		if !returned { // a panic
+			got.stream.Close(false, 0, 0)
+		}
+	}()
+	linked, fail = c.openFrom(q, got.stream, got.at)
+	returned = true
 	if fail != nil {
 		return nil, false, fail
 	}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +13,14 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// TestPanics: a panic on a goroutine of a stream is counted, and resets the stream. Others go on.
+// TestPanics: a panic on a goroutine of a stream is counted, and resets the stream, which gives back what it holds.
+// Others go on.
 func TestPanics(t *testing.T) {
 	const chunked = "POST / HTTP/1.1\r\nHost: app\r\nTransfer-Encoding: chunked\r\n\r\n"
 	body := func(s *sidecar, nc *net.TCPConn) *downstream.StreamRequest {
@@ -27,6 +31,7 @@ func TestPanics(t *testing.T) {
 		r.Body.Reset(&http1.Head{Framing: http1.Chunked}, s.srv.limits())
 		return r
 	}
+	apps := map[*sidecar]*app{}
 	for name, begin := range map[string]func(s *sidecar, nc *net.TCPConn){
 		"stream": func(s *sidecar, nc *net.TCPConn) {
 			r := body(s, nc)
@@ -38,6 +43,41 @@ func TestPanics(t *testing.T) {
 			r.Trailers = func([]protocol.Header) []protocol.Header { panic("boom") }
 			s.srv.Request(socket{nc}, r)
 		},
+		"edit": func(s *sidecar, nc *net.TCPConn) {
+			r := body(s, nc)
+			r.Edit = func(*protocol.Response) { panic("boom") }
+			s.srv.Request(socket{nc}, r)
+			up := receive(t, apps[s].conns, "the connection of the request")
+			_, _ = io.WriteString(up, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		},
+		"dial": func(s *sidecar, nc *net.TCPConn) {
+			dial := s.srv.opt.Dial
+			s.srv.opt.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
+				s.srv.opt.Dial = dial
+				panic("boom")
+			}
+			s.srv.Request(socket{nc}, body(s, nc))
+		},
+		"tunnel": func(s *sidecar, nc *net.TCPConn) {
+			p := s.srv.newClientPair(socket{nc})
+			p.opener = s.srv.worker()
+			tunnel := s.srv.newTunnel(p, "app", waitLimit)
+			tunnel.relay.p = nil
+			s.srv.start(p, tunnel.run)
+		},
+		"response": func(s *sidecar, nc *net.TCPConn) {
+			streams := make(chan *race.Stream, 1)
+			s.srv.worker().Open("app", func(st *race.Stream, _ race.Target, _ *fault.Failure) { streams <- st })
+			st := receive(t, streams, "a stream")
+			st.Connected(200)
+			up, err := net.Dial("tcp", apps[s].addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			src := &race.StreamSource{Socket: socket{up.(*net.TCPConn)}, Service: "app", Stream: st} // it has no buffer
+			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Opener: s.srv.worker(), Source: src})
+		},
 		"accepted": func(s *sidecar, nc *net.TCPConn) {
 			l := &Listener{srv: s.srv, reserve: func(_, _ net.Addr) func() { panic("boom") }}
 			l.Configure(&s.srv.config().Listeners[0])
@@ -47,6 +87,7 @@ func TestPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
 			s := newSidecar(t, options{}, a.addr)
+			apps[s] = a
 			client, err := net.Dial("tcp", acceptEach(s.t, func(nc *net.TCPConn) { begin(s, nc) }))
 			if err == nil { // the reset may be faster
 				defer client.Close()
@@ -61,6 +102,7 @@ func TestPanics(t *testing.T) {
 				}
 				return nil
 			})
+			s.counts.waitNoStreams()
 			if _, err := io.WriteString(s.dial(), "hello"); err != nil {
 				t.Fatal(err)
 			}

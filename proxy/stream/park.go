@@ -227,7 +227,9 @@ func (l *parkingLot) serveFromPrevious(p *pair, token link.Token) {
 		p.refuse([]byte{byte(link.DeadlinePassed)})
 		return
 	}
-	(&relay{p: p}).run(newInput(l.srv.opt.Process, token[:])) // the previous process reads the token first
+	early := newInput(l.srv.opt.Process, token[:]) // the previous process reads the token first
+	defer early.free()
+	(&relay{p: p}).run(early)
 }
 
 func (l *parkingLot) dialPrevious(p *pair) error {

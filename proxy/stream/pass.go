@@ -39,9 +39,11 @@ func (p *passThrough) run() {
 	worker := p.srv.worker()
 	from := shard.Client{Listener: p.listener, Addr: p.down.RemoteAddr().String()}
 	record := worker.StreamRecord(from.Listener, from.Addr, "")
+	end := accesslog.StreamEnd{Cut: true, Endpoint: p.to.String()} // of a panic
+	defer func() { record.End(end) }()
 	if fail := p.connector.dialDestination(p.to); fail != nil {
 		worker.Passed(from, fail)
-		record.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
+		end.Failure, end.Cut = fail, false
 		p.abort() // as if the client had been refused
 		return
 	}
@@ -51,5 +53,5 @@ func (p *passThrough) run() {
 	if fail != nil {
 		worker.Passed(from, fail)
 	}
-	record.End(accesslog.StreamEnd{Failure: fail, Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
+	end.Failure, end.Cut, end.In, end.Out = fail, p.isAborted(), in, out
 }

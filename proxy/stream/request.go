@@ -101,6 +101,13 @@ func (x *requestStream) run() {
 	defer x.release()
 	defer x.releaseHead()
 	defer x.connector.forgetHop()
+	end, whole := accesslog.StreamEnd{Cut: true}, false // of a panic
+	defer func() {
+		x.replay.settle()
+		x.call.end(x.pair, x.stream, &end, whole)
+		x.stream.Close(x.status != 0, end.In, end.Out)
+		x.r.Record.End(end)
+	}()
 	f := x.carry()
 	if f != nil && f.Free() && x.repeats > 0 {
 		f = fault.Reset // an endpoint may have carried it out
@@ -120,12 +127,9 @@ func (x *requestStream) run() {
 	if x.readerDone != nil {
 		<-x.readerDone
 	}
-	end := accesslog.StreamEnd{
+	end, whole = accesslog.StreamEnd{
 		Status: x.status, Failure: cmp.Or(x.why.Load(), f), Cut: cut, Endpoint: x.connector.dialled, In: x.in.Load(), Out: x.out,
-	}
-	x.call.end(x.pair, x.stream, &end, x.responseSent)
-	x.stream.Close(x.status != 0, end.In, end.Out)
-	x.r.Record.End(end)
+	}, x.responseSent
 }
 
 // carry finds an endpoint and passes the request and the response on. If it returns a Failure,
@@ -358,6 +362,7 @@ func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *i
 	if x.sendHead(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64
 		early := newInput(x.srv.opt.Process, x.r.Rest)
+		defer early.free()
 		x.r.Rest = nil
 		x.release()
 		moved, x.out = (&relay{p: x.pair}).run(early)

@@ -49,9 +49,14 @@ func (d *responseStream) run() {
 	if d.src.Stream.Call() {
 		d.call = new(call)
 	}
+	end, whole := accesslog.StreamEnd{Cut: true}, false // of a panic
+	defer func() {
+		d.call.end(d.pair, d.src.Stream, &end, whole)
+		d.src.Stream.Close(true, 0, end.Out)
+		d.src.Record.End(end)
+	}()
 	d.readDown(func() {}) // the end of down ends the source too
 	var sent int64
-	var whole bool
 	fail := d.joinSource()
 	cut := d.isAborted()
 	if fail != nil {
@@ -64,10 +69,7 @@ func (d *responseStream) run() {
 		cut = !whole
 	}
 	<-d.readerDone
-	end := accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent}
-	d.call.end(d.pair, d.src.Stream, &end, whole)
-	d.src.Stream.Close(true, 0, sent)
-	d.src.Record.End(end)
+	end = accesslog.StreamEnd{Failure: cmp.Or(d.why.Load(), fail), Cut: cut, Out: sent}
 }
 
 func (d *responseStream) failureResponse(f *fault.Failure) []byte {

@@ -34,14 +34,16 @@ func (s *Server) newTunnel(p *pair, service string, timeout time.Duration) *tunn
 }
 
 func (t *tunnel) run() {
+	end := accesslog.StreamEnd{Cut: true} // of a panic
+	defer func() { t.record.End(end) }()
 	if f := t.why.Load(); f != nil {
-		t.fail(f)
+		end = t.fail(f)
 		return
 	}
 	cfg := t.srv.service(t.query.service)
 	if (t.down.buffered() || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() {
 		t.opener.Failed(fault.Overloaded)
-		t.fail(fault.Overloaded)
+		end = t.fail(fault.Overloaded)
 		return
 	}
 	early := newInput(t.srv.opt.Process, t.rest)
@@ -50,21 +52,23 @@ func (t *tunnel) run() {
 	defer t.connector.forgetHop()
 	st, _, fail := t.connector.connect(&t.query)
 	if fail != nil {
-		t.fail(fail)
+		end = t.fail(fail)
 		return
 	}
+	st.Connected(0)
+	defer func() { st.Close(true, end.In, end.Out) }()
 	if t.writeEarly(t.accepted) != nil {
 		t.abort()
 	}
-	st.Connected(0)
 	in, out := t.relay.run(early)
-	st.Close(true, in, out)
-	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.connector.dialled, In: in, Out: out})
+	end = accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.connector.dialled, In: in, Out: out}
 }
 
-func (t *tunnel) fail(f *fault.Failure) {
-	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.connector.dialled})
+// fail refuses the stream, and returns its end.
+func (t *tunnel) fail(f *fault.Failure) accesslog.StreamEnd {
+	end := accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.connector.dialled}
 	t.refuse(t.failureResponse(f))
+	return end
 }
 
 // noResponse is the failureResponse of streams without a way to report a failure.
