@@ -84,7 +84,7 @@ func (h *hedging) onTimer() {
 	}
 }
 
-// watch notes that a hedge would be decided on now. As long as the request is not stuck, it looks again one delay later.
+// watch notes that a hedge would be decided on now. As long as the request is not stuck, it looks again later.
 func (h *hedging) watch(now time.Duration) {
 	route, w := h.race.Policy.HedgeRoute, &h.race.learning.watch
 	if w.Asked == 0 {
@@ -94,7 +94,7 @@ func (h *hedging) watch(now time.Duration) {
 		w.Stuck = now
 		return
 	}
-	h.arm(now, h.again(now))
+	h.arm(now, w.LookAgain(now, h.again(now)))
 }
 
 // putOff reports whether a server wants no hedge now. It arms the timer for when one may follow: where a retry comes

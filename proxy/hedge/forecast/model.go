@@ -28,7 +28,8 @@ type constants struct {
 	noteEvery time.Duration
 
 	// asks is how often the forecast asks the transient gates for one request. A real request asks without
-	// this bound, but the cost of one forecast must have one.
+	// this bound, but the cost of one forecast must have one. The timer of a watched request fires as often at
+	// the interval of a real request, and then ever more rarely.
 	asks int
 
 	// half is the least time of half of what a forecast is made of, and halfMost the longest. In between a half

@@ -72,6 +72,13 @@ type Watch struct {
 	number   uint32 // there
 }
 
+// LookAgain returns the time after which the timer of a watched request that is not stuck fires again. That is interval, the
+// time after which a real request asks again, but at least a part of the time since Asked: a request may last for minutes.
+// So Stuck is late by at most that part.
+func (w *Watch) LookAgain(now, interval time.Duration) time.Duration {
+	return max(interval, (now-w.Asked)/time.Duration(model.asks))
+}
+
 // Shadow forecasts for several delays what hedging would do to a route.
 type Shadow struct {
 	settings Settings

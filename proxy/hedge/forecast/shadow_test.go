@@ -396,3 +396,23 @@ func TestSampleBounds(t *testing.T) {
 		t.Errorf("%d of 1000 requests are watched, one in %v, the next after at most %v", watched, every, step)
 	}
 }
+
+// TestLookAgain: the timer of a request that lasts for minutes fires seldom, and yet shows soon that the request is stuck.
+func TestLookAgain(t *testing.T) {
+	const interval, lasts = ms / 2, 10 * time.Minute
+	w := Watch{Asked: time.Second}
+	fired := 0
+	for now := w.Asked; now < w.Asked+lasts; fired++ {
+		wait := w.LookAgain(now, interval)
+		if since := now - w.Asked; wait > max(interval, since/16) {
+			t.Fatalf("%v after the first time the timer is armed for %v", since, wait)
+		}
+		if fired < 32 && wait != interval {
+			t.Errorf("the timer is armed for %v after it has fired %d times, want %v", wait, fired, interval)
+		}
+		now += wait
+	}
+	if fired > 500 {
+		t.Errorf("the timer fires %d times", fired)
+	}
+}
