@@ -25,7 +25,8 @@ type flow struct {
 
 // becomeStream passes the response to its attempt as a stream. ended says that all of it has arrived. The memory of
 // the request goes with the attempt, so what is unsent of the request is copied: it is still sent, as the endpoint may
-// not go on with an incomplete response before it has more of the request.
+// not go on with an incomplete response before it has more of the request. The copy lasts until the endpoint has taken all
+// of it, or the stream has ended: timeouts.idle and timeouts.stream bound that, and no longer the deadline of the request.
 func (s *call) becomeStream(ended bool) {
 	c, res := s.c, s.response
 	switch {
@@ -37,6 +38,7 @@ func (s *call) becomeStream(ended bool) {
 	}
 	if !s.sent && !ended {
 		c.h2.Keep(s.st)
+		c.recount()
 	}
 	forgetLength(&res.Response)
 	f := &flow{call: s}

@@ -216,3 +216,28 @@ func TestConversionOfLongBody(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, consumer)
 }
+
+// TestRestOfRequestCounts: what is unsent of a request whose response becomes a stream counts in limits.buffered, also
+// while the endpoint sends nothing.
+func TestRestOfRequestCounts(t *testing.T) {
+	const in = 1 << 20 // more than the windows of the endpoint
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
+	a := startApps(m)[0]
+	a.stop()
+	withheld := true
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+		c := proxytest.NewHTTP2Conn(0, func(*proxytest.HTTP2Conn, *http2.Stream) {})
+		c.Withhold = &withheld
+		c.OnHead = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
+			c.H2.Send(st, []byte("first"))
+		}
+		return c
+	})
+	m.Do(m.Post(in))
+	m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+	if n := m.Consumer.Proc.Buffered(); n < in/2 {
+		t.Errorf("%d bytes count of a request with %d", n, in)
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
