@@ -52,7 +52,8 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 }
 
 // MaxInterim is how many interim responses to one request are passed on. The rest is dropped, and no fault: an application
-// may send any number (RFC 9110 section 15.2), such as a 102 from time to time. The request's deadline ends them.
+// may send any number (RFC 9110 section 15.2), such as a 102 from time to time. The request's deadline ends them. A 100
+// for which the request waits with its body is always passed on.
 const MaxInterim = 32
 
 // AppendInterim appends an interim response (1xx except 101) for an HTTP/1.1 client, ahead of

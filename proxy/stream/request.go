@@ -265,10 +265,11 @@ func (x *requestStream) passResponse() *fault.Failure {
 	}
 }
 
-// interim passes an interim response on, unless there were many.
+// interim passes an interim response on, unless there were many and the client does not wait for this one with its body.
 func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	x.replay.settle() // the endpoint has begun
-	if x.r.Minor == 0 || x.interims == http1.MaxInterim {
+	awaited := resp.Status == http.StatusContinue && x.r.Continue
+	if x.r.Minor == 0 || x.interims >= http1.MaxInterim && !awaited {
 		return nil
 	}
 	x.interims++
@@ -282,7 +283,8 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if x.writeEarly(out) != nil {
 		x.abort()
 	}
-	if resp.Status == http.StatusContinue && x.r.Continue {
+	if awaited {
+		x.r.Continue = false
 		x.note(clientUploading)
 	}
 	return nil

@@ -74,9 +74,13 @@ func (t *tunnel) onHead(end bool) {
 	}
 }
 
-// onInterim passes an interim response on, unless there were many.
+// onInterim passes an interim response on, unless there were many and the request does not wait for this one with its body.
 func (t *tunnel) onInterim() {
-	if t.interim < http1.MaxInterim {
+	awaited := t.res.Status == 100 && t.from.ExpectContinue
+	if awaited {
+		t.from.ExpectContinue = false
+	}
+	if t.interim < http1.MaxInterim || awaited {
 		t.interim++
 		t.to.Interim(&t.res)
 	}
