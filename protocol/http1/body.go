@@ -157,7 +157,8 @@ func (d *Body) Close() error {
 }
 
 // Trailers appends the trailer fields to into, except those that may not be in a trailer
-// section, and those that Connection nominates (RFC 9110 section 7.6.1). They alias dst.B, are valid until dst changes, and complete once Decode is done.
+// section, and those that Connection nominates (RFC 9110 section 7.6.1). They alias dst.B, are valid until dst changes, and
+// are complete once Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
 	if d.part != bodyDone || d.trailers == 0 {
 		return into

@@ -8,7 +8,7 @@ package http2
 type bodies struct {
 	*Conn
 	// given has the bytes of the connection's window that were received, and not yet given back. It stays below a quarter of the
-	// window, so no frame can exceed that.
+	// window, so three quarters of the window are always open: more than the largest frame.
 	given int
 }
 

@@ -18,7 +18,10 @@ type Floods struct {
 	Pings         int // PING received; default 200
 	Settings      int // SETTINGS received that set something; default 1000
 	EmptyData     int // DATA frames without data and end; default 200
-	Others        int // WINDOW_UPDATE, PRIORITY, empty SETTINGS, frames of unknown types or of streams that are over, interim responses after the first 32 of a request; default 10000
+
+	// Others are WINDOW_UPDATE, PRIORITY, empty SETTINGS, frames of unknown types or of streams that are over, and interim
+	// responses after the first 32 of a request; default 10000.
+	Others int
 }
 
 // flood is a kind of abuse with a count that falls with useful work and time.

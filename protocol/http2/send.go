@@ -37,8 +37,9 @@ func (c *Conn) Ready() bool {
 // then owner is released, as it is when the stream is over. With a nil owner the caller keeps the
 // memory until the stream is over, OnSent, or Keep.
 //
-// Fields of a connection are left out. A Content-Length is added if there is a body, and of methods such as POST
-// (protocol.DefinesContent) also without one; but not if there are trailers, or the content is gRPC. `te: trailers` must be among the Headers where it is wanted.
+// Fields of a connection are left out. A Content-Length is added if there is a body. Methods such as POST
+// (protocol.DefinesContent) get a Content-Length also without a body. No Content-Length is added if there are trailers, or if
+// the content is gRPC. `te: trailers` must be among the Headers where it is wanted.
 func (c *Conn) Request(req *protocol.Request, scheme string, owner Releaser) *Stream {
 	return c.messages.request(req, scheme, owner)
 }

@@ -77,7 +77,8 @@ func (t *timeline) grow() {
 	*t = larger
 }
 
-// setLatency records the latency of the primary with a number, of a request of the quickest class, unless it is forgotten.
+// setLatency records how long the primary with this number would have taken if its request were of the quickest class. A
+// primary that is forgotten is left out.
 func (t *timeline) setLatency(number uint32, took time.Duration) {
 	if t.added-number > uint32(len(t.ring)) {
 		return
