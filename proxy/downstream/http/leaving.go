@@ -305,7 +305,7 @@ func (l leaving) sendStream(c *call, until time.Duration) {
 	case !unsupported && l.host.Loop.Now() < until:
 		l.host.Loop.After(detachPause, &loop.Timer{Fire: func() {
 			if l.turn.handsOff() {
-				l.sendStream(&l.turn.calls[0], until)
+				l.sendStream(l.turn.first(), until)
 			}
 		}})
 	default:

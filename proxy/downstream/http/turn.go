@@ -70,6 +70,9 @@ func (t *turn) add(c call) {
 // waiting returns the number of calls that have no response.
 func (t *turn) waiting() int { return len(t.calls) }
 
+// first returns the first call, valid until it is removed.
+func (t *turn) first() *call { return &t.calls[0] }
+
 // last returns the call that was added last, valid until another is added.
 func (t *turn) last() *call { return &t.calls[len(t.calls)-1] }
 
@@ -168,7 +171,7 @@ func (t *turn) onRoom() {
 	switch {
 	case t.state == turnHandoff:
 		l := t.leaving()
-		l.sendStream(&t.calls[0], l.descriptorUntil())
+		l.sendStream(t.first(), l.descriptorUntil())
 	case t.state == turnBusy && t.calls[0].res != nil:
 		t.writePieces()
 	default:
