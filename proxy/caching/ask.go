@@ -234,6 +234,7 @@ const (
 	FlagOpen                       // for requests with other credentials, too (RFC 9111 section 3.5)
 	FlagTag                        // it has an ETag
 	FlagDate                       // it has a Last-Modified
+	FlagNeverIndexed               // no compression table may take its fields
 	FlagVaries                     // not a response, but the names of the headers that it varies by
 )
 

@@ -27,6 +27,7 @@ type Response struct {
 	Held       int                 // bytes of both, of the fields and of Source that the budget knows of
 	shared     *shard.Memory       // that other responses have, too; nil means none
 	date       [shard.DateLen]byte // the value of an added Date
+	marked     bool                // the fields are never indexed, see Borrow
 
 	Source *StreamSource // where the rest of the body comes from; nil means Body is complete
 	Token  link.Token    // memory of StreamToken
@@ -161,9 +162,9 @@ var crlf, colon = []byte("\r\n"), []byte(": ")
 
 // Borrow makes res a response with lines of AppendFields in place of headers. Their memory stays with the
 // filter, which must not change it until the caller has the response. So does that of body, unless it is
-// in shared.
-func (res *Response) Borrow(status int, fields, body []byte, shared *shard.Memory) {
-	res.Status, res.Fields, res.Body = status, fields, body
+// in shared. The lines have no marks: neverIndexed says that Own marks all fields, see protocol.Header.
+func (res *Response) Borrow(status int, fields, body []byte, shared *shard.Memory, neverIndexed bool) {
+	res.Status, res.Fields, res.Body, res.marked = status, fields, body, neverIndexed
 	if shared != nil {
 		res.shared = shared.Use()
 	}
@@ -187,6 +188,7 @@ func (res *Response) Own() {
 	}
 	EachField(res.HeadBuffer.B[:n], func(h protocol.Header) {
 		if !protocol.EqualFold(h.Name, "content-length") {
+			h.NeverIndexed = res.marked
 			res.Headers = append(res.Headers, h)
 		}
 	})

@@ -32,6 +32,9 @@ func (f *filter) keep(l *lookup, headers []protocol.Header, res *race.Response, 
 		return false
 	}
 	f.stamps.Keep(l.target, now, m.Until)
+	if slices.ContainsFunc(res.Headers, func(h protocol.Header) bool { return h.NeverIndexed }) {
+		m.Flags |= caching.FlagNeverIndexed
+	}
 	m.Status, m.Fields = uint16(res.Status), uint32(len(f.value))
 	if m.Fresh > now { // hits at the end of a lifetime refresh it, each key at another time
 		m.Refresh -= time.Duration(f.shard.Rand.Uint64() % uint64((m.Fresh-now)/refreshPart+1))
@@ -163,7 +166,7 @@ func isUnstored(name []byte) bool {
 // of its own (RFC 9111 section 3.2). The response shares its body if that is in memory.
 func (f *filter) merge(m *store.Meta, value []byte, memory *shard.Memory, fresh *race.Response) *race.Response {
 	res := f.pool.Response()
-	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:], memory)
+	res.Borrow(int(m.Status), value[:m.Fields], value[m.Fields:], memory, m.Flags&caching.FlagNeverIndexed != 0)
 	res.Own()
 	describes := func(name []byte) bool { // the body, which is the old one
 		return slices.ContainsFunc([]string{"content-encoding", "content-type", "content-range", "content-length"}, func(other string) bool {
@@ -175,7 +178,7 @@ func (f *filter) merge(m *store.Meta, value []byte, memory *shard.Memory, fresh 
 	})
 	for _, h := range fresh.Headers {
 		if !describes(h.Name) {
-			old = append(old, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value)})
+			old = append(old, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value), NeverIndexed: h.NeverIndexed})
 		}
 	}
 	res.Headers = old

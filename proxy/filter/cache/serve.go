@@ -103,7 +103,7 @@ func (f *filter) sharing(ex *exchange.Exchange, h *held) *race.Response {
 // response returns a response with these lines and this body.
 func (f *filter) response(ex *exchange.Exchange, m *store.Meta, fields, body []byte, memory *shard.Memory) *race.Response {
 	res := f.pool.Response()
-	if res.Borrow(int(m.Status), fields, body, memory); isHead(&ex.Request) {
+	if res.Borrow(int(m.Status), fields, body, memory, m.Flags&caching.FlagNeverIndexed != 0); isHead(&ex.Request) {
 		res.DeclaredLength, res.Body = int64(len(body)), nil
 	}
 	return res
