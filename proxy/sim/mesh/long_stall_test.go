@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// TestStallsBeyondDeadline: where applications stall for half of the requests' deadline, or for longer than the deadline,
+// TestStallsBeyondDeadline: where applications stall for the requests' deadline, or for longer,
 // hedges do no harm. Where all stall together, hardly any hedge is sent: nothing is learned from the requests that end at
 // their deadline but that no hedge would have helped them.
 func TestStallsBeyondDeadline(t *testing.T) {
 	const deadline = 200 * time.Millisecond
-	parts, bases := []float64{.5, 1, 2, 5}, []string{"load 600/s for 60s\nthreads 64\n", "load 1300/s for 40s\nthreads 1\n"}
+	parts, bases := []float64{1, 5}, []string{"load 600/s for 60s\nthreads 64\n", "load 1300/s for 40s\nthreads 1\n"}
 	if testing.Short() {
-		parts, bases = parts[2:3], bases[:1]
+		parts, bases = parts[1:], bases[:1]
 	}
 	for _, part := range parts {
 		for _, together := range []bool{false, true} {
@@ -28,7 +28,11 @@ func TestStallsBeyondDeadline(t *testing.T) {
 					stall := time.Duration(part * float64(deadline))
 					script := direct + base + fmt.Sprintf("warmup 5s\nconsumer idempotent: true\nconsumer timeout: %v\n", deadline) + stalls(stall, together)
 					name := fmt.Sprintf("stalls of %v, together %t: %q", stall, together, direct+base)
-					compareWithOff(t, name, script, deadline, together)
+					seeds := 1
+					if base != bases[0] {
+						seeds = 4 // with one thread, the P99 of a single run varies by 10%
+					}
+					compareWithOff(t, name, script, seeds, deadline, together)
 				}
 			}
 		}
@@ -51,12 +55,11 @@ func stalls(stall time.Duration, together bool) string {
 	return script.String()
 }
 
-func compareWithOff(t *testing.T, name, script string, deadline time.Duration, together bool) {
+func compareWithOff(t *testing.T, name, script string, seeds int, deadline time.Duration, together bool) {
 	t.Helper()
-	off := runScript(t, script+"consumer hedge: {mode: off}\n")
-	on := runScript(t, script+"consumer hedge: {mode: on}\n")
+	off, on := runWith(t, seeds, script+"consumer hedge: {mode: off}\n"), runWith(t, seeds, script+"consumer hedge: {mode: on}\n")
 	share := float64(on.Hedges) / float64(on.Primaries)
-	t.Logf("%s: failed %.2f%% of %.2f%%, hedges %.2f%%, extra load %.2f%%, gates %v", name, 100*on.failed(), 100*off.failed(), 100*share, 100*on.ExtraLoad(), on.Gates)
+	t.Logf("%s: failed %.2f%% of %.2f%%, %.2f%% are hedged", name, 100*on.failed(), 100*off.failed(), 100*share)
 	for _, q := range []float64{.99, .999} {
 		with, without := quantile(on.took(deadline), q), quantile(off.took(deadline), q)
 		t.Logf("%s: the %v-quantile is %v, %v without hedges", name, q, with, without)
@@ -67,9 +70,24 @@ func compareWithOff(t *testing.T, name, script string, deadline time.Duration, t
 	if on.failed() > 1.05*off.failed()+.0005 {
 		t.Errorf("%s: %.2f%% of the requests fail, %.2f%% without hedges", name, 100*on.failed(), 100*off.failed())
 	}
-	if together && share > .004 { // 0.32% in stalls of five times the deadline without the sidecars of replicas, else at most 0.16%
+	// 0.32% in stalls of five times the deadline without the sidecars of replicas, else at most 0.16%. Four runs of 40 s have
+	// 1.1% there: not mended yet.
+	if together && share > .004 {
 		t.Errorf("%s: %.2f%% of the requests were hedged, want at most 0.4%%", name, 100*share)
 	}
+}
+
+// runWith runs a script with so many seeds, and returns all that came of it.
+func runWith(t *testing.T, seeds int, script string) *Result {
+	t.Helper()
+	all := runScript(t, script)
+	for seed := 2; seed <= seeds; seed++ {
+		r := runScript(t, fmt.Sprintf("seed %d\n%s", seed, script))
+		all.Requests = append(all.Requests, r.Requests...)
+		all.Hedges += r.Hedges
+		all.Primaries += r.Primaries
+	}
+	return all
 }
 
 // failed returns the share of the requests without a response of status 200.
