@@ -223,7 +223,7 @@ func (m *watched) end(p *provider, sig syscall.Signal) {
 	harness.Receive(m.t, "the provider to end", p.process.Exited)
 }
 
-// some returns a provider that runs, and that is not the only one.
+// some returns a provider that runs, while others run, too.
 func (m *watched) some() *provider {
 	all := slices.DeleteFunc(slices.Clone(m.providers), func(p *provider) bool { return p.since.IsZero() })
 	if len(all) < 2 {

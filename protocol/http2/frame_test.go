@@ -474,7 +474,7 @@ func TestResetInTurn(t *testing.T) {
 	}
 }
 
-// TestPeerTable: a peer that wants no table gets heads that need none.
+// TestPeerTable: a peer that wants no table gets heads without references to a table.
 func TestPeerTable(t *testing.T) {
 	p := newClient(t, Options{})
 	if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingTableSize, 0)); err != nil {

@@ -262,7 +262,7 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// TestExpireClosed: a Reader that has failed says so, and a closed one has nothing that is slow.
+// TestExpireClosed: Expire returns the error of a Reader that has failed. A closed Reader has no slow frame.
 func TestExpireClosed(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	d.w.Request(1, big(100<<10), 0, nil)

@@ -49,15 +49,17 @@ func (d *dialer) add(w *dialing) error {
 	return nil
 }
 
-// makeRoom takes dials from the full queue for one to addr, and reports whether it has: those whose time is up, or the
-// last one of the address with the most, if addr has at least two fewer.
+// makeRoom makes room in the full queue for a dial to addr, and reports whether it has. Dials whose time is up go first. If
+// there are none, the address with the most dials loses its last dial, unless addr has as many, or one fewer.
 func (d *dialer) makeRoom(addr string) bool {
 	now := time.Now()
-	for i, w := range slices.Backward(d.waiting) {
-		if !now.Before(w.until) { // the timer of its loop has closed it
-			d.remove(i)
+	d.waiting = slices.DeleteFunc(d.waiting, func(w *dialing) bool {
+		isOver := !now.Before(w.until) // the timer of its loop has closed it
+		if isOver {
+			subtract(d.queued, w.c.remote)
 		}
-	}
+		return isOver
+	})
 	if len(d.waiting) < maxWaitingDials {
 		return true
 	}

@@ -95,8 +95,8 @@ func (l *Listener) run(ln net.Listener) {
 }
 
 // acceptRest accepts the connections that wait at ln. It duplicates the socket: Server.Close waits for calls on ln, and
-// holds the lock that serve needs. The client's address is that of the accept: package net has none for a connection that
-// was reset meanwhile.
+// holds the lock that serve needs. The client's address comes from the accept: package net has none for a connection
+// that was reset meanwhile.
 func (l *Listener) acceptRest(ln net.Listener) {
 	socket, err := kernel.Duplicate(ln.(syscall.Conn))
 	if err != nil {

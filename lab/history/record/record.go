@@ -179,7 +179,7 @@ func (r *Recorder) watch(ctx context.Context) (isCompacted bool) {
 	return false
 }
 
-// take records events. It leaves out those that it has had: a member of etcd that was behind may send some again.
+// take records events. Events that the recorder has already are left out: a member of etcd that was behind may send them again.
 func (r *Recorder) take(events []*clientv3.Event, now time.Time) {
 	before := r.heard
 	for _, ev := range events {

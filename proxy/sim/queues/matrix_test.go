@@ -257,8 +257,8 @@ const (
 	partHarm  = 1.15
 )
 
-// Of the whole matrix a run has at least leastRun. A case that is sure after earlySeeds may end then, and one that is not
-// sure has at most twice mostRequests.
+// In the whole matrix a run has at least leastRun. A case that is sure after earlySeeds may end then. A case that is not sure
+// has at most twice mostRequests.
 const (
 	leastRun     = 250 * time.Millisecond
 	earlySeeds   = 8
