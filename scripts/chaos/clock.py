@@ -7,8 +7,10 @@ call that adds to CLOCK_REALTIME. CLOCK_MONOTONIC stays as it is, as it does whe
 administrator or NTP sets the clock of a machine.
 """
 
+import contextlib
 import os
 import platform
+import signal
 import struct
 
 from harness.process import Failed, wait_for
@@ -25,6 +27,16 @@ def _code(seconds):
             b"\x75\x07"              # jne to the ret: not CLOCK_REALTIME
             + b"\x48\x81\x06" + struct.pack("<i", seconds)  # add qword [rsi], seconds
             + b"\xc3")               # ret
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """Stops a process that nothing else stops meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 class Clock:
