@@ -19,7 +19,7 @@ source scripts/lib.sh
 
 less=
 case ${1:-} in
---short) less=9.*,12.*,13.* ;;
+--short) less="9.*,12.*,13.*" ;;
 '') ;;
 *)
 	echo "usage: scripts/autobahn.sh [--short]" >&2

@@ -10,12 +10,13 @@ set -euo pipefail
 # Name the suite beside each.
 packages=(
 	etcd-server python3                           # interop and others
-	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, sslyze, frameworks, autobahn
+	curl default-jdk-headless nodejs python3-venv # interop, http-proxy, streams, soak, readme, tls, sslyze, frameworks, autobahn, lint
 	openssl                                       # soak, tls, sslyze
 	maven                                         # interop-dubbo, http-proxy, grpc, triple, frameworks
 	nghttp2-client                                # http2
 	unzip                                         # grpc, oss-fuzz
 	wrk                                           # interop, cost
+	shellcheck                                    # lint
 	strace valgrind                               # cost; chaos
 	chromium                                      # dashboard
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos, readme, frameworks

@@ -151,7 +151,7 @@ install() {
 	local value
 	declare -gA before
 	tools=(iptables ip6tables)
-	proxy_uid= to=15001 ports=1:65535 exclude_ports= uids=() exclude=()
+	proxy_uid='' to=15001 ports=1:65535 exclude_ports='' uids=() exclude=()
 	while (($# > 0)); do
 		case $1 in
 		--no-ipv6)

@@ -33,7 +33,8 @@ def start_sidecar(suite, name, token=""):
     p.config["admin"]["token"] = token
     p.service("compute", "http", *(r.port for r in replicas), idempotent=True, hedge={"mode": "on", "delay": "5ms"})
     p.port = p.listener("http", "compute")
-    return p.start()
+    p.start()
+    return p
 
 
 def send_burst(port):

@@ -38,7 +38,7 @@ def parse(raw):
     bytes allocated and those in use, and its locations, innermost first; then the
     locations, each with its functions, of which several are where one is inlined."""
     samples, _, locations = raw.partition("\nLocations\n")
-    frames = {}
+    frames, inlined = {}, []
     for line in locations.partition("\nMappings\n")[0].splitlines():
         start = re.match(r" *(?:(\d+): 0x\w+ M=\d+ )?", line)
         if start.group(1):

@@ -78,13 +78,17 @@ def heap_at_rest(p, first, file, end):
 
 
 class Worker(threading.Thread):
-    """Repeats step while running is set. An error of it stays in error."""
+    """Repeats step while running is set. An error of step stays in error."""
 
     def __init__(self):
         super().__init__(daemon=True)
         self.running, self.idle, self.error = threading.Event(), threading.Event(), None
         self.idle.set()
         self.start()
+
+    def step(self):
+        """Returns the seconds to wait before the next step."""
+        raise NotImplementedError
 
     def run(self):
         while self.error is None:
