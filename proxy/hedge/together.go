@@ -2,19 +2,31 @@ package hedge
 
 import "time"
 
-// Together is the latest time for which the endpoints of a service were silent together, as SilentTogether says. No
-// hedge would have helped a request that waited for its end. The zero value is no such time.
-type Together struct{ from, to time.Duration }
+// Together is when the endpoints of a service were silent together, as SilentTogether says: the latest such time, and a longer
+// one before. No hedge would have helped a request that waited for the end of either. The zero value is no such time.
+type Together struct{ earlier, latest silence }
 
-// Note records that the endpoints were silent together, from a time until now. A shorter silence does not replace one
-// whose requests are still responding.
+// silence is a time without responses.
+type silence struct{ from, to time.Duration }
+
+// Note records that the endpoints were silent together, from a time until now.
 func (t *Together) Note(from, now time.Duration) {
-	if last := t.to - t.from; now-from >= last || now-t.to > last {
-		t.from, t.to = from, now
-	}
+	if last := &t.latest; from < last.to { // the same silence goes on
+		from = min(from, last.from)
+	} else if last.length() >= t.earlier.length() || from-t.earlier.to > t.earlier.length() {
+		t.earlier = *last
+	} // else requests that waited for the end of the earlier one are still responding
+	t.latest = silence{from, now}
 }
 
 // Covers reports whether the endpoints were silent together for more than half of the time from sent until now.
 func (t *Together) Covers(sent, now time.Duration) bool {
-	return 2*(min(t.to, now)-max(t.from, sent)) > now-sent
+	return 2*(t.earlier.within(sent, now)+t.latest.within(sent, now)) > now-sent
+}
+
+func (s *silence) length() time.Duration { return s.to - s.from }
+
+// within returns how much of the silence is between two times.
+func (s *silence) within(from, to time.Duration) time.Duration {
+	return max(0, min(s.to, to)-max(s.from, from))
 }

@@ -7,7 +7,6 @@ import (
 
 // TestTogether: an attempt is covered if the endpoints were silent together for more than half of its time.
 func TestTogether(t *testing.T) {
-	type silence struct{ from, to time.Duration }
 	for _, c := range []struct {
 		name      string
 		noted     []silence
@@ -23,7 +22,11 @@ func TestTogether(t *testing.T) {
 		{"in flight for much longer", []silence{{100 * ms, 150 * ms}}, 40 * ms, 151 * ms, false},
 		{"it is noted again as it goes on", []silence{{100 * ms, 120 * ms}, {100 * ms, 150 * ms}}, 105 * ms, 151 * ms, true},
 		{"a shorter one follows at once", []silence{{100 * ms, 150 * ms}, {150 * ms, 153 * ms}}, 110 * ms, 154 * ms, true},
+		{"shorter ones follow at once", []silence{{100 * ms, 150 * ms}, {150 * ms, 153 * ms}, {153 * ms, 155 * ms}}, 110 * ms, 156 * ms, true},
 		{"a shorter one follows later", []silence{{100 * ms, 150 * ms}, {250 * ms, 260 * ms}}, 251 * ms, 261 * ms, true},
+		{"sent in a shorter one that follows soon", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 172 * ms, 191 * ms, true},
+		{"sent in it, and over after a shorter one", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 130 * ms, 201 * ms, true},
+		{"one of many hears from the others later", []silence{{100 * ms, 150 * ms}, {120 * ms, 151 * ms}}, 101 * ms, 152 * ms, true},
 	} {
 		var s Together
 		for _, n := range c.noted {
