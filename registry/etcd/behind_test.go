@@ -140,43 +140,59 @@ func TestRevisionStaysLower(t *testing.T) {
 // may send that was behind.
 func TestOldRemoval(t *testing.T) {
 	const rounds = 5
-	remove := func(number int64, service string, revision int64) *pb.WatchResponse {
-		return &pb.WatchResponse{Header: headerAt(revision), WatchId: number, Events: []*mvccpb.Event{
-			{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/" + service), ModRevision: revision}},
-		}}
+	var now atomic.Int64 // for lists and probes
+	now.Store(putRevision - 1)
+	remove := func(s watchStream, number int64, key string, revision int64) error {
+		now.Store(revision)
+		return s.Send(&pb.WatchResponse{Header: headerAt(revision), WatchId: number, Events: []*mvccpb.Event{
+			{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(prefix + "/" + key), ModRevision: revision}},
+		}})
 	}
+	puts := make(chan string, 2+rounds)
 	e := startScripted(t, func(_ int, s watchStream) error {
-		for number := int64(0); ; number++ {
+		for number := range int64(2) {
 			key, err := s.asked()
 			if err == nil {
 				err = s.confirm(number)
 			}
 			if err == nil {
-				revision := int64(putRevision)
-				if number > 0 && number <= rounds {
-					revision++
-				}
-				err = s.Send(remove(number, key, revision))
+				err = remove(s, number, key, putRevision)
 			}
 			if err != nil {
 				return err
 			}
 		}
+		for <-puts != "removed/n@10.0.0.1:80" {
+		}
+		for i := range int64(rounds) {
+			if err := remove(s, 1, "removed/n@10.0.0.1:80", putRevision+1+i); err != nil {
+				return err
+			}
+			<-puts
+		}
+		_, err := s.asked()
+		return err
 	})
+	e.put = puts
+	e.list = func(string) *pb.RangeResponse { return &pb.RangeResponse{Header: headerAt(now.Load())} }
 	r := open(t, e.addr, nil)
-	puts := func(service string) int {
+	register := func(service string) (puts func() int) {
+		waitState(t, r.Register(registry.Registration{Service: service, Node: "n", Addr: "10.0.0.1:80"}), registry.Registered)
+		return func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.puts[service+"/n@10.0.0.1:80"]
+		}
+	}
+	stays := register("stays")
+	eventually.True(t, "the watch of the key that stays", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.puts[service+"/n@10.0.0.1:80"]
-	}
-	register := func(service string) {
-		waitState(t, r.Register(registry.Registration{Service: service, Node: "n", Addr: "10.0.0.1:80"}), registry.Registered)
-		eventually.True(t, "the watch of "+service, func() bool { return puts(service) > 0 })
-	}
-	register("stays")
-	register("removed")
-	eventually.True(t, "all puts", func() bool { return puts("removed") == 1+rounds })
-	if n := puts("stays"); n != 1 {
+		return e.lists["stays/n@10.0.0.1:80"] > 0
+	})
+	removed := register("removed")
+	eventually.True(t, "all puts", func() bool { return removed() == 1+rounds })
+	if n := stays(); n != 1 {
 		t.Errorf("%d puts after an old removal", n)
 	}
 }

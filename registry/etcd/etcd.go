@@ -20,7 +20,7 @@
 // empty snapshot would cost every request.
 //
 //	etcd.go      Registry, its options and its connection
-//	register.go  registrations
+//	register.go  registrations; lease.go keeps their leases alive
 //	service.go   the endpoints of a service; view.go decides which to use
 //	keys.go      other keys that a caller follows, or keeps under a lease
 //	watch.go     a watch, which lists keys and follows their changes
@@ -121,8 +121,7 @@ type Registry struct {
 	reason   reason
 	breaks   breaks
 
-	watches    *watches
-	ownWatches streams // for the watches of this process's own keys
+	watches *watches
 }
 
 var (

@@ -29,8 +29,14 @@ type scripted struct {
 	// list makes the response to a list of a service, and to a probe, whose service is empty. nil means that there are no keys.
 	list func(service string) *pb.RangeResponse
 
+	put chan string // gets the service of each put; nil means that nobody wants it
+
+	// renew serves streams of leases, which are counted from 1. nil means that all renewals succeed.
+	renew func(stream int, s leaseStream) error
+
 	mu      sync.Mutex
 	streams int
+	leases  int            // streams of leases
 	lists   map[string]int // by service
 	lost    uint64         // times that etcd has lost its data
 	puts    map[string]int // by service
@@ -81,8 +87,11 @@ const putRevision = 5
 // Put implements pb.KVServer.
 func (e *scripted) Put(_ context.Context, req *pb.PutRequest) (*pb.PutResponse, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.puts[serviceOf(req.Key)]++
+	e.mu.Unlock()
+	if e.put != nil {
+		e.put <- serviceOf(req.Key)
+	}
 	return &pb.PutResponse{Header: headerAt(putRevision)}, nil
 }
 
@@ -93,15 +102,30 @@ func (e *scripted) LeaseGrant(_ context.Context, req *pb.LeaseGrantRequest) (*pb
 
 // LeaseKeepAlive implements pb.LeaseServer.
 func (e *scripted) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
+	e.mu.Lock()
+	e.leases++
+	n := e.leases
+	e.mu.Unlock()
+	if e.renew != nil {
+		return e.renew(n, leaseStream{s})
+	}
 	for {
-		req, err := s.Recv()
-		if err == nil {
-			err = s.Send(&pb.LeaseKeepAliveResponse{Header: header(), ID: req.ID, TTL: 600})
-		}
-		if err != nil {
+		if err := (leaseStream{s}).answer(600); err != nil {
 			return err
 		}
 	}
+}
+
+// leaseStream is the server's end of a stream that renews a lease.
+type leaseStream struct{ pb.Lease_LeaseKeepAliveServer }
+
+// answer receives the next request to renew the lease, and says how many seconds the lease has now.
+func (s leaseStream) answer(ttl int64) error {
+	req, err := s.Recv()
+	if err == nil {
+		err = s.Send(&pb.LeaseKeepAliveResponse{Header: header(), ID: req.ID, TTL: ttl})
+	}
+	return err
 }
 
 // serviceOf returns the service whose keys begin with this. The probe asks for none.
@@ -323,30 +347,46 @@ func TestStopWhileOpening(t *testing.T) {
 	}
 }
 
+// serveLifeless serves a stream that ceases to give signs of life once it has a watch, and later streams as they should be.
+func serveLifeless(stream int, s watchStream) error {
+	if stream > 1 {
+		return s.confirmAll("10.0.0.1:80")
+	}
+	if _, err := s.asked(); err != nil {
+		return err
+	}
+	if err := s.confirm(0); err != nil {
+		return err
+	}
+	for isFirst := true; ; {
+		req, err := s.Recv()
+		if err == nil && req.GetProgressRequest() != nil && isFirst {
+			isFirst = false
+			err = s.Send(&pb.WatchResponse{Header: header(), WatchId: -1})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // TestLifelessStream: a watch whose stream gives no sign of life any more lists again, and opens on another.
 func TestLifelessStream(t *testing.T) {
-	e := startScripted(t, func(stream int, s watchStream) error {
-		if stream > 1 {
-			return s.confirmAll("10.0.0.1:80")
-		}
-		if _, err := s.asked(); err != nil {
-			return err
-		}
-		if err := s.confirm(0); err != nil {
-			return err
-		}
-		for isFirst := true; ; {
-			req, err := s.Recv()
-			if err == nil && req.GetProgressRequest() != nil && isFirst {
-				isFirst = false
-				err = s.Send(&pb.WatchResponse{Header: header(), WatchId: -1})
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
+	t.Parallel() // it mostly waits
+	e := startScripted(t, serveLifeless)
 	r := open(t, e.addr, nil)
 	registrytest.Watch(t, r, "s").WaitAddrs("10.0.0.1:80")
 	e.expect(t, 2, map[string]int{"s": 2})
+}
+
+// TestLifelessStreamOfRegistration: the watch of a registration's own key leaves a stream without signs of life, too.
+func TestLifelessStreamOfRegistration(t *testing.T) {
+	t.Parallel() // it mostly waits
+	e := startScripted(t, serveLifeless)
+	open(t, e.addr, nil).Register(at("10.0.0.1:80", 0))
+	eventually.True(t, "another stream", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.streams == 2
+	})
 }

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	md "google.golang.org/grpc/metadata"
 
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/pursuit"
@@ -116,8 +114,10 @@ func (h *handle) failed(op context.Context, err error) {
 // Keep implements pursuit.Registrant.
 func (h *handle) Keep(op context.Context) {
 	var lease keptLease
+	gone, stop := h.watchRemovals(op)
+	defer stop()
 	for op.Err() == nil {
-		if err := h.keepRegistered(op, &lease, &h.pause); err != nil {
+		if err := h.keepRegistered(op, &lease, gone); err != nil {
 			h.failed(op, h.r.reason.explain(err))
 			h.pause.wait(op)
 		}
@@ -131,11 +131,11 @@ func (h *handle) Pause(op context.Context) { h.pause.wait(op) }
 // puts, but renews leases.
 type keptLease struct {
 	id    clientv3.LeaseID
-	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is no longer kept alive
+	alive <-chan struct{} // closed when the lease is no longer kept alive
 }
 
 // keep keeps id alive until op ends. 0 means no lease.
-func (k *keptLease) keep(op context.Context, client *clientv3.Client, id clientv3.LeaseID) (err error) {
+func (k *keptLease) keep(op context.Context, r *Registry, id clientv3.LeaseID) {
 	for k.id == id && k.alive != nil {
 		select {
 		case _, ok := <-k.alive:
@@ -145,80 +145,58 @@ func (k *keptLease) keep(op context.Context, client *clientv3.Client, id clientv
 			continue
 		default:
 		}
-		return nil
+		return
 	}
-	if id == 0 {
-		return nil
+	if id != 0 {
+		k.id, k.alive = id, r.keepAlive(op, id)
 	}
-	k.id = id
-	k.alive, err = client.KeepAlive(op, id)
-	return err
 }
 
 // keepRegistered puts the key, and keeps it until the registration breaks or op ends. It returns nil if another
 // value must be put under the same lease.
-func (h *handle) keepRegistered(op context.Context, lease *keptLease, pause *retry) error {
-	ctx, cancel := context.WithCancel(op)
-	defer cancel()
-	client, err := h.r.await(ctx)
+func (h *handle) keepRegistered(op context.Context, lease *keptLease, gone <-chan int64) error {
+	client, err := h.r.await(op)
 	if err != nil {
 		return err
 	}
-	if err := lease.keep(op, client, h.lease); err != nil {
-		return err
-	}
+	lease.keep(op, h.r, h.lease)
 	select {
 	case <-h.changed: // cleared before put reads the value
 	default:
 	}
 	lost := h.r.position.mark().lost
-	revision, err := h.put(ctx, client)
+	revision, err := h.put(op, client)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // an old lease
 		h.lease = 0
-		revision, err = h.put(ctx, client)
+		revision, err = h.put(op, client)
 	}
 	if err != nil {
 		return err
 	}
-	if err := lease.keep(op, client, h.lease); err != nil {
-		return err
-	}
+	lease.keep(op, h.r, h.lease)
 	h.Settle(op, registry.Registered, nil)
-	h.r.log.Log(ctx, h.said, "registered", "service", h.service, "key", h.key)
-	return h.awaitBreak(ctx, revision, lease, lost, pause)
+	h.r.log.Log(op, h.said, "registered", "service", h.service, "key", h.key)
+	return h.awaitBreak(op, revision, lease, lost, gone)
 }
 
 // awaitBreak returns when the key, put at a revision, must be put again. The error is the reason; nil means that
 // the value has changed. An operator may have removed the key, the drain of a twin, or an etcd that ended all
 // leases at once.
-func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLease, lost <-chan struct{}, pause *retry) error {
-	on, leave := h.r.ownWatches.join(ctx)
-	opened := make(chan clientv3.WatchChan, 1)
-	h.r.tasks.Go(func() { // it blocks while etcd is unavailable
-		opened <- h.r.client.Watch(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
-	})
-	var events clientv3.WatchChan
+func (h *handle) awaitBreak(op context.Context, revision int64, lease *keptLease, lost <-chan struct{}, gone <-chan int64) error {
 	for {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case events = <-opened:
+		case <-op.Done():
+			return op.Err()
 		case <-h.changed:
 			return nil
 		case _, ok := <-lease.alive:
 			if !ok {
 				return errors.New("lease is not kept alive")
 			}
-			pause.reset()
-		case resp, ok := <-events:
-			if err := endOf(&resp, ok); err != nil {
-				leave()
-				return err
-			}
-			for _, ev := range resp.Events {
-				if ev.Type == mvccpb.DELETE && ev.Kv.ModRevision > revision { // see watch.dropOld
-					return errors.New("key was removed")
-				}
+			h.pause.reset()
+		case at := <-gone:
+			if at > revision {
+				return errors.New("key was removed")
 			}
 		case <-lost:
 			return errLost
@@ -226,35 +204,59 @@ func (h *handle) awaitBreak(ctx context.Context, revision int64, lease *keptLeas
 	}
 }
 
-// endOf returns why a watch has ended. nil means that it goes on.
-func endOf(resp *clientv3.WatchResponse, ok bool) error {
-	if err := resp.Err(); err != nil || ok {
-		return err
+// watchRemovals watches the key until stop is called. gone has the last revision that is known at which etcd did not have the key.
+func (h *handle) watchRemovals(op context.Context) (gone <-chan int64, stop func()) {
+	ctx, cancel := context.WithCancel(op)
+	s := &removals{r: h.r, gone: make(chan int64, 1)}
+	return s.gone, h.r.watches.add(ctx, cancel, s, h.key, "")
+}
+
+// removals are those of a key: the subject of a watch.
+type removals struct {
+	r    *Registry
+	gone chan int64 // see watchRemovals
+}
+
+// unlisted implements subject.
+func (s *removals) unlisted(time.Time, bool) (wake time.Time) { return time.Time{} }
+
+// listed implements subject.
+func (s *removals) listed(m, _ mark, resp *clientv3.GetResponse) (after mark) {
+	if len(resp.Kvs) == 0 {
+		s.note(resp.Header.Revision)
 	}
-	return errors.New("watch ended")
+	return s.r.answered(m, resp.Header, false)
 }
 
-// streams are the gRPC streams for watches of etcd's client. Watches share a stream if their contexts have the same metadata.
-type streams struct{ current atomic.Uint64 } // number of the stream that watches join
-
-// streamKey is the metadata key that separates streams. etcd ignores it.
-const streamKey = "remora-stream"
-
-// join returns the context for a watch on the current stream. leave makes later watches use another stream: a stream keeps the
-// token with which it began, and etcd refuses new watches on it once that token is invalid.
-func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
-	n := s.current.Load()
-	ctx = md.AppendToOutgoingContext(ctx, streamKey, strconv.FormatUint(n, 10))
-	// A member of etcd that lost the others ends the watch, which would get no events.
-	return clientv3.WithRequireLeader(ctx), func() { s.current.CompareAndSwap(n, n+1) }
+// changed implements subject.
+func (s *removals) changed(resp *pb.WatchResponse) (lacksList bool) {
+	for _, ev := range resp.Events {
+		if ev.Type == mvccpb.DELETE {
+			s.note(ev.Kv.ModRevision)
+		}
+	}
+	return false
 }
+
+// note notes a revision at which the key was missing.
+func (s *removals) note(revision int64) {
+	select {
+	case <-s.gone: // an earlier one
+	default:
+	}
+	s.gone <- revision
+}
+
+// settle implements subject.
+func (s *removals) settle(time.Time) (wake time.Time) { return time.Time{} }
+
+// end implements subject.
+func (s *removals) end() {}
 
 // Leave implements pursuit.Registrant: the lease is kept alive.
 func (h *handle) Leave(op context.Context) {
 	if h.lease != 0 {
-		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {
-			for range alive { // until the channel is closed
-			}
+		for range h.r.keepAlive(op, h.lease) { // until the channel is closed
 		}
 	}
 	<-op.Done()
