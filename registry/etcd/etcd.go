@@ -21,7 +21,7 @@
 //
 //	etcd.go      Registry, its options and its connection
 //	register.go  registrations; lease.go keeps their leases alive
-//	service.go   the endpoints of a service; view.go decides which to use
+//	service.go   the endpoints of a service; view.go decides which to use, room.go when to list too many keys again
 //	keys.go      other keys that a caller follows, or keeps under a lease
 //	watch.go     a watch, which lists keys and follows their changes
 //	watches.go   all watches, on one goroutine; feed.go the streams by which etcd sends changes

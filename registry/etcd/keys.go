@@ -72,25 +72,24 @@ func (f *follower) listed(m, _ mark, resp *clientv3.GetResponse) (after mark) {
 }
 
 // changed implements subject.
-func (f *follower) changed(resp *pb.WatchResponse) (lacksList bool) {
+func (f *follower) changed(resp *pb.WatchResponse) {
 	for _, ev := range resp.Events {
 		f.now = Value{}
 		if ev.Type == mvccpb.PUT {
 			f.now = Value{ev.Kv.Value, ev.Kv.ModRevision}
 		}
 	}
-	return false
 }
 
 // settle implements subject: it calls notify, unless it had the value before.
-func (f *follower) settle(time.Time) (wake time.Time) {
+func (f *follower) settle(time.Time) (wake time.Time, lacksList bool) {
 	isNews := f.last == nil || f.last.Revision != f.now.Revision || string(f.last.Data) != string(f.now.Data)
 	if f.ctx.Err() == nil && isNews {
 		last := f.now
 		f.last = &last
 		f.notify(last)
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // end implements subject.

@@ -229,13 +229,12 @@ func (s *removals) listed(m, _ mark, resp *clientv3.GetResponse) (after mark) {
 }
 
 // changed implements subject.
-func (s *removals) changed(resp *pb.WatchResponse) (lacksList bool) {
+func (s *removals) changed(resp *pb.WatchResponse) {
 	for _, ev := range resp.Events {
 		if ev.Type == mvccpb.DELETE {
 			s.note(ev.Kv.ModRevision)
 		}
 	}
-	return false
 }
 
 // note notes a revision at which the key was missing.
@@ -248,7 +247,7 @@ func (s *removals) note(revision int64) {
 }
 
 // settle implements subject.
-func (s *removals) settle(time.Time) (wake time.Time) { return time.Time{} }
+func (s *removals) settle(time.Time) (wake time.Time, lacksList bool) { return time.Time{}, false }
 
 // end implements subject.
 func (s *removals) end() {}

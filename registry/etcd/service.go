@@ -55,10 +55,10 @@ type service struct {
 	coldAt time.Time          // when cached is delivered, if etcd has not responded
 
 	view  *view
-	last  *registry.Snapshot  // the last delivered snapshot; nil means none
-	pos   position            // position of the content of view
-	seen  int64               // revision up to which view is complete, unless it is full; never above that of pos
-	full  bool                // since the last list, a key did not fit into view
+	last  *registry.Snapshot // the last delivered snapshot; nil means none
+	pos   position           // position of the content of view
+	seen  int64              // revision up to which view is complete, unless room is short; never above that of pos
+	room  room
 	bad   map[string]struct{} // keys with a value that can't be used, at most maxBad; nil means none
 	count *registry.Count
 }
@@ -117,8 +117,10 @@ func (s *service) listed(m, last mark, resp *clientv3.GetResponse) (after mark) 
 	if resp.More && !lost {
 		live = s.merged(live, resp.Kvs)
 	}
-	s.pos, s.seen, s.full = positionOf(resp.Header), resp.Header.Revision, resp.More
-	s.view.replace(live, lost, time.Now())
+	now := time.Now()
+	s.pos, s.seen = positionOf(resp.Header), resp.Header.Revision
+	s.room = room{isShort: resp.More, most: len(live), since: now}
+	s.view.replace(live, lost, now)
 	return after
 }
 
@@ -147,9 +149,9 @@ func (s *service) merged(listed map[string]entry, kvs []*mvccpb.KeyValue) map[st
 
 // rewritten reports whether live can't follow from the previous state: a key has a revision
 // that was seen before, but the key did not have it then. An etcd that lost its data may
-// already be past its former revision. Of a full view nothing is said: keys may have changed unseen.
+// already be past its former revision. Of a service with keys that did not fit nothing is said: they may have changed unseen.
 func (s *service) rewritten(live map[string]entry) bool {
-	if s.full {
+	if s.room.isShort {
 		return false
 	}
 	for key, e := range live {
@@ -160,9 +162,8 @@ func (s *service) rewritten(live map[string]entry) bool {
 	return false
 }
 
-// changed implements subject. Once a service with too many keys has room for another one, it lacks a list.
-func (s *service) changed(resp *pb.WatchResponse) (lacksList bool) {
-	before := len(s.view.live)
+// changed implements subject.
+func (s *service) changed(resp *pb.WatchResponse) {
 	s.pos.advance(positionOf(resp.Header)) // a member that is behind reports its progress, too
 	for _, ev := range resp.Events {
 		s.seen = max(s.seen, ev.Kv.ModRevision)
@@ -181,10 +182,10 @@ func (s *service) changed(resp *pb.WatchResponse) (lacksList bool) {
 		case known || len(s.view.live) < registry.MaxListed:
 			s.view.put(key, e)
 		default:
-			s.full = true
+			s.room.isShort = true
 		}
 	}
-	return s.full && len(s.view.live) < before
+	s.room.most = max(s.room.most, len(s.view.live))
 }
 
 // decode decodes one key. An invalid value is ignored and counted. It is logged unless the key is in told.
@@ -211,8 +212,19 @@ func (s *service) decode(kv *mvccpb.KeyValue, told map[string]struct{}) (entry, 
 	return entry{}, false
 }
 
-// settle implements subject: it delivers a snapshot if the endpoints have changed. They may change without an event at wake.
-func (s *service) settle(now time.Time) (wake time.Time) {
+// settle implements subject: it delivers a snapshot if the endpoints have changed. A service with too many keys lacks a list once it has
+// room for others.
+func (s *service) settle(now time.Time) (wake time.Time, lacksList bool) {
+	wake = s.deliverChanges(now)
+	due := s.room.due(len(s.view.live))
+	if wake.IsZero() || !due.IsZero() && due.Before(wake) {
+		wake = due
+	}
+	return wake, !due.IsZero() && !now.Before(due)
+}
+
+// deliverChanges delivers a snapshot if the endpoints have changed. They may change without an event at wake.
+func (s *service) deliverChanges(now time.Time) (wake time.Time) {
 	changed, wake := s.view.settle(now)
 	s.count.Doubt(s.view.kept())
 	s.count.SetUnusable(len(s.bad))
@@ -226,7 +238,7 @@ func (s *service) settle(now time.Time) (wake time.Time) {
 	}
 	endpoints := s.view.current
 	snap := registry.NewSnapshot(s.name, registry.SourceLive, at, endpoints)
-	if !s.full && !s.view.holding() {
+	if !s.room.isShort && !s.view.holding() {
 		snap.Revision = s.seen
 	}
 	s.deliver(snap)

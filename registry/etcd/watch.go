@@ -23,11 +23,11 @@ type subject interface {
 	// result is the mark after the response.
 	listed(m, last mark, resp *clientv3.GetResponse) (after mark)
 
-	changed(resp *pb.WatchResponse) (lacksList bool) // takes what has changed since, and reports whether the keys must be listed again
+	changed(resp *pb.WatchResponse) // takes what has changed since
 
 	// settle delivers what follows from the list and the changes. wake is when it is to be called again at the latest; zero means
-	// never.
-	settle(now time.Time) (wake time.Time)
+	// never. lacksList reports whether the keys must be listed again, which it does not right after a list.
+	settle(now time.Time) (wake time.Time, lacksList bool)
 
 	end()
 }
@@ -163,7 +163,16 @@ func (w *watch) act(now time.Time) {
 	case queued, listing:
 		w.sleep(w.subject.unlisted(now, false))
 	default:
-		w.sleep(w.subject.settle(now))
+		w.settle(now)
+	}
+}
+
+// settle delivers what is new, and lists again if the subject lacks a list.
+func (w *watch) settle(now time.Time) {
+	wake, lacksList := w.subject.settle(now)
+	w.sleep(wake)
+	if lacksList {
+		w.restart(errRoom)
 	}
 }
 
@@ -196,7 +205,7 @@ func (w *watch) listed(got *outcome, now time.Time) {
 	w.at = w.subject.listed(got.at, w.at, got.resp)
 	w.breaks, w.from = got.breaks, got.resp.Header.Revision+1
 	w.become(opening)
-	w.sleep(w.subject.settle(now))
+	w.settle(now)
 	w.of.open(w)
 }
 
@@ -214,11 +223,8 @@ func (w *watch) opened() {
 func (w *watch) changed(resp *pb.WatchResponse) {
 	w.of.r.position.saw(w.at.epoch, positionOf(resp.Header))
 	w.dropOld(resp)
-	lacksList := w.subject.changed(resp)
-	w.sleep(w.subject.settle(time.Now()))
-	if lacksList {
-		w.restart(errRoom)
-	}
+	w.subject.changed(resp)
+	w.settle(time.Now())
 }
 
 // dropOld removes events that are older than the list, or than earlier events. Before etcd 3.6.2, a member that was behind when the watch
