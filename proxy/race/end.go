@@ -167,7 +167,7 @@ func (a *Attempt) Presume() {
 func (a *Attempt) timeOut(now time.Duration) {
 	r := a.race
 	r.learning.onTimeUp(a, now)
-	a.visit.judgeLate(now)
+	a.judgeLate(now)
 	r.Traced.span(a).Note(trace.Failed, 0, fault.TryTimeout.Code)
 	if a.carrier.Cancel(a) {
 		r.MaybeProcessed = true
@@ -217,7 +217,7 @@ func (a *Attempt) abort(f *fault.Failure) {
 		}
 		r.learning.onWithdrawn(a, now)
 		r.MaybeProcessed = true
-		a.visit.judgeLate(now)
+		a.judgeLate(now)
 		r.learning.onSlotTime(a)
 		r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 		a.carrier.Abort(a)
@@ -227,9 +227,18 @@ func (a *Attempt) abort(f *fault.Failure) {
 		} else {
 			r.learning.onWithdrawn(a, now)
 		}
-		a.visit.judgeLate(now)
+		a.judgeLate(now)
 		r.learning.onSlotTime(a)
 		a.carrier.Abort(a)
 	}
 	a.end(now, stats.AttemptNone)
+}
+
+// judgeLate judges the endpoint of an attempt whose time is up. Later attempts don't take the connection to one that has been silent.
+func (a *Attempt) judgeLate(now time.Duration) {
+	if a.visit.judgeLate(now) {
+		if c, ok := a.carrier.(Renewer); ok {
+			c.Renew()
+		}
+	}
 }

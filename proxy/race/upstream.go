@@ -51,3 +51,10 @@ type Carrier interface {
 	// Buffered is the number of bytes held for a, besides its request.
 	Buffered(a *Attempt) int
 }
+
+// Renewer is a Carrier whose connection carries other attempts, too.
+type Renewer interface {
+	// Renew has later attempts take another connection. It is called for an attempt whose time is up, if the endpoint has
+	// been silent: the connection may be lost without a notice, or TCP may try again too late.
+	Renew()
+}

@@ -92,11 +92,13 @@ func (v *visit) judgeStream(now time.Duration, outcome stats.AttemptOutcome, isE
 }
 
 // judgeLate judges the endpoint once for not responding in time: retry.per_try_timeout and the
-// deadline may both pass.
-func (v *visit) judgeLate(now time.Duration) {
+// deadline may both pass. It reports whether the endpoint has been silent.
+func (v *visit) judgeLate(now time.Duration) (silent bool) {
 	if !v.timedOut {
 		v.timedOut = v.ep.TimedOut(now)
+		return v.timedOut
 	}
+	return false
 }
 
 // refused tells the endpoint that it did no work for the attempt, which ends with f. A sidecar refuses batch

@@ -158,6 +158,14 @@ func (c *client) Abort(a *race.Attempt) {
 	c.closeIfDone()
 }
 
+// Renew implements race.Renewer.
+func (c *client) Renew() {
+	if c.state == open {
+		c.state.become(leaving)
+		c.detach()
+	}
+}
+
 // Buffered implements race.Carrier. The reader counts the bytes of incomplete responses.
 func (c *client) Buffered(*race.Attempt) int { return 0 }
 
@@ -190,7 +198,7 @@ func (c *client) detach() {
 	}
 }
 
-// closeIfDone closes the connection if it has no call, and provider or endpoint is leaving.
+// closeIfDone closes the connection if it has no call, and takes no new ones.
 func (c *client) closeIfDone() {
 	if (c.state.ends() || c.up.gone) && c.state != dialing && c.calls.n == 0 {
 		c.close(nil)

@@ -275,6 +275,22 @@ func TestProviderThatDoesNotRead(t *testing.T) {
 	m.Settled()
 }
 
+// TestLostConnection: calls take another connection once a call has reached its deadline at a provider that was silent.
+func TestLostConnection(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 3s"})
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	first := m.Apps[0].Conns[0]
+	m.W.Faults.PauseReading(first.Conn, true)
+	if f := c.Await(c.CallHessian("m", "x")); f.Status == dubbo.StatusOK {
+		t.Error("a response on a lost connection")
+	}
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	m.W.Faults.PauseReading(first.Conn, false)
+	m.RunUntil("the end of the lost connection", func() bool { return !first.Open })
+	m.Settled()
+}
+
 // TestMalformedResponses checks that bytes other than Dubbo end the connection, and that
 // responses to unknown calls are dropped.
 func TestMalformedResponses(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 	probing                    // the provider was leaving: calls wait until it has responded to a heartbeat
 	probingLeaving             // probing, and the provider said again that it is leaving
 	open
-	leaving // the provider is leaving: takes no new calls, and closes with the last one
+	leaving // takes no new calls, and closes with the last one: the provider is leaving, or has been silent
 	closed
 )
 

@@ -192,6 +192,9 @@ func (s *call) Abort(*race.Attempt) {
 	c.onFree()
 }
 
+// Renew implements race.Renewer.
+func (s *call) Renew() { s.c.drain() }
+
 // withdraw resets the stream.
 func (s *call) withdraw() {
 	if s.st != nil {

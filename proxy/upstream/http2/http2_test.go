@@ -54,6 +54,14 @@ func (a *app) listen() {
 	})
 }
 
+// do sends a request, and awaits its response.
+func do(m *proxytest.Mesh) *proxytest.Call {
+	c := m.Post(10)
+	m.Do(c)
+	m.Finish(c)
+	return c
+}
+
 // open returns the connections that are not closed.
 func (a *app) open() []*proxytest.HTTP2Conn {
 	return slices.DeleteFunc(slices.Clone(a.conns), func(c *proxytest.HTTP2Conn) bool { return c.Ended })
@@ -284,6 +292,41 @@ func TestSilentEndpoint(t *testing.T) {
 			m.OK(c)
 		} else if c.Code != "upstream-reset" || c.Took > 31*time.Second {
 			t.Errorf("status %d %s after %v", c.Status, c.Code, c.Took)
+		}
+		m.Settled()
+	}
+}
+
+// TestLostConnection: requests take another connection once a request has reached its deadline at an endpoint that was silent. An
+// endpoint that responds to other requests keeps its connection.
+func TestLostConnection(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		m, apps := newMesh(t, 1, "timeout: 3s")
+		m.OK(do(m))
+		first := apps[0].conns[0]
+		apps[0].onCall = func(*proxytest.HTTP2Conn, *http2.Stream) { apps[0].onCall = nil }
+		if silent {
+			m.W.Faults.PauseReading(first.Conn, true)
+		}
+		late := m.Post(10)
+		m.Do(late)
+		m.W.Run(2500 * time.Millisecond)
+		if !silent {
+			m.OK(do(m))
+		}
+		m.Finish(late)
+		if late.Code != "deadline" {
+			t.Errorf("status %d %s", late.Status, late.Code)
+		}
+		apps[0].onCall = nil
+		m.OK(do(m))
+		if n := len(apps[0].conns); (n == 2) != silent {
+			t.Errorf("silent %t: %d connections", silent, n)
+		}
+		m.W.Faults.PauseReading(first.Conn, false)
+		m.W.Run(time.Second)
+		if first.Ended != silent {
+			t.Errorf("silent %t: the connection has closed: %t", silent, first.Ended)
 		}
 		m.Settled()
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
@@ -70,6 +71,14 @@ func (cs *calls) Cancel(a *race.Attempt) (lingers bool) {
 func (cs *calls) Abort(a *race.Attempt) {
 	cs.abandon(a)
 	cs.finishDrain()
+}
+
+// Renew implements race.Renewer. A link that is not open yet has a bound of its own.
+func (cs *calls) Renew() {
+	if cs.State() == linkconn.Open {
+		cs.detach()
+		cs.drain()
+	}
 }
 
 func (cs *calls) Buffered(a *race.Attempt) int { return cs.Reader.Assembled(a.ID()) }
