@@ -75,8 +75,8 @@ func (l *Loop) kill() []*conn {
 	return conns
 }
 
-// Partition stops all segments between hosts a and b. They arrive some time after Heal, as
-// retransmissions do.
+// Partition stops all segments between hosts a and b. They arrive after Heal, as retransmissions do: those of a
+// connection after up to as long as the first of them was stopped.
 func (f Faults) Partition(a, b string) {
 	f.PartitionOneWay(a, b)
 	f.PartitionOneWay(b, a)

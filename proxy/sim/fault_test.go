@@ -193,7 +193,7 @@ func TestPartition(t *testing.T) {
 		}
 	})
 	p.w.Faults.Heal("a", "b")
-	p.w.Run(time.Second)
+	p.w.Run(time.Minute + time.Second)
 	if p.to.got != 4<<20 {
 		t.Errorf("b got %d bytes after the partition, want all", p.to.got)
 	}
@@ -205,7 +205,7 @@ func TestPartition(t *testing.T) {
 		t.Error("data came through a partition")
 	}
 	p.w.Faults.Heal("b", "a")
-	p.w.Run(time.Second)
+	p.w.Run(time.Minute + time.Second)
 	if p.to.got != 4<<20+1 || p.at.got != 1001 {
 		t.Errorf("after the second partition b got %d bytes and a %d, want all", p.to.got, p.at.got)
 	}

@@ -197,16 +197,30 @@ func (n *Network) arrive(e *event) {
 	n.deliver(e)
 }
 
-// release sends the segments again that a partition has held.
+// release sends the segments again that a partition has held. TCP tries ever more rarely, so each connection resumes at a time of its
+// own; see Partition.
 func (n *Network) release() {
 	held := n.held
 	n.held = nil
+	resumes := make(map[*conn]time.Duration) // by the sender
 	for _, e := range held {
 		if n.route(&e).cut {
 			n.held = append(n.held, e)
 			continue
 		}
-		e.at = n.w.clock.now + n.route(&e).delay(n.w.rand)
+		switch e.kind {
+		case evArrive, evFin:
+			at, known := resumes[e.c]
+			if !known {
+				at = n.w.clock.now + time.Duration(n.w.rand.Int64N(int64(n.w.clock.now-e.at)+1))
+				resumes[e.c] = at
+			}
+			out := &e.c.end.out
+			out.last = max(out.last, at+n.route(&e).delay(n.w.rand)) // what is sent from now on arrives later
+			e.at = out.last
+		default:
+			e.at = n.w.clock.now + n.route(&e).delay(n.w.rand)
+		}
 		n.w.clock.push(e)
 	}
 }

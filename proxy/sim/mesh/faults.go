@@ -120,6 +120,10 @@ func (m *mesh) troubleProvider(e Event, p *provider) {
 	}
 	m.heldUp(e.For)
 	switch e.Action {
+	case PartitionTo, PartitionFrom:
+		m.heldUp(2 * e.For) // connections resume later
+		p.partition(e.Action == PartitionTo)
+		m.after(e.For, p.heal)
 	case Kill:
 		m.kill(p, e.For, (*sidecar).crash)
 	case Vanish:
@@ -138,9 +142,6 @@ func (m *mesh) troubleProvider(e Event, p *provider) {
 		for _, c := range m.consumers {
 			m.w.Faults.ResetAll(c.host, p.called())
 		}
-	case PartitionTo, PartitionFrom:
-		p.partition(e.Action == PartitionTo)
-		m.after(e.For, p.heal)
 	}
 }
 
