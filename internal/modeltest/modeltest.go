@@ -46,7 +46,25 @@ func (m *Model[C]) sign(change float64) int {
 	return 0
 }
 
+// Number is the type of a constant.
+type Number interface {
+	~int | ~int8 | ~int64 | ~uint32 | ~uint64 | ~float64
+}
+
+// Check is Model.Check of a constant that is a variable by itself. The measure changes by at least a tenth.
+func Check[N Number](t *testing.T, what string, constant *N, measure func() float64, half, twice int) {
+	t.Helper()
+	New(t, constant, .1).Check(what, Of(constant), measure, half, twice)
+}
+
+// CheckFactor is Check of a factor above 1: half of 1.4 is 1.2.
+func CheckFactor(t *testing.T, what string, factor *float64, measure func() float64, half, twice int) {
+	t.Helper()
+	scale := func(by float64) { *factor = 1 + (*factor-1)*by }
+	New(t, factor, .1).Check(what, scale, measure, half, twice)
+}
+
 // Of returns the scale function of a constant.
-func Of[N ~int | ~int64 | ~uint32 | ~float64](constant *N) (scale func(by float64)) {
+func Of[N Number](constant *N) (scale func(by float64)) {
 	return func(by float64) { *constant = N(float64(*constant) * by) }
 }

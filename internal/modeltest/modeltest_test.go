@@ -23,6 +23,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckOfVariables: a constant may be a variable by itself.
+func TestCheckOfVariables(t *testing.T) {
+	wait, factor := time.Second, 1.5
+	Check(t, "wait: later", &wait, func() float64 { return wait.Seconds() }, -1, 1)
+	CheckFactor(t, "factor: more", &factor, func() float64 { return factor - 1 }, -1, 1)
+	if wait != time.Second || factor != 1.5 {
+		t.Errorf("the constants are %v and %v", wait, factor)
+	}
+}
+
 // TestSign: a change below the least is none.
 func TestSign(t *testing.T) {
 	m := New(t, new(struct{}), .25)

@@ -7,7 +7,8 @@ import (
 )
 
 // chooseEvery is the time between two choices of the best delay. A choice takes some microseconds.
-const chooseEvery = time.Second
+// TestConstants shows what happens at twice and at half.
+var chooseEvery = time.Second
 
 // best is the best delay of a route, as it was chosen last. A first choice is made of few requests, and the next
 // one is made once they have doubled.
@@ -32,7 +33,7 @@ func (d *Delays) Choose(now time.Duration) {
 	if now-last.at < chooseEvery && fell == last.dropped && samples < 2*last.samples {
 		return
 	}
-	last.at, last.dropped, last.samples = now, fell, max(samples, minSlowest/2)
+	last.at, last.dropped, last.samples = now, fell, max(samples, uint64(minSlowest)/2)
 	first, futile, ok := l.Primaries.primaryLatencies(now)
 	if !ok {
 		last.Choice = choice.Choice{}

@@ -45,7 +45,8 @@ func (d *Delays) unclassed(now time.Duration) time.Duration {
 // minAskInterval is the shortest time between two decisions for one request. A
 // delay may be a nanosecond, or 0: while a gate stays closed, the loop would do
 // nothing but ask for each request in flight. Timers are no more exact than this.
-const minAskInterval = 500 * time.Microsecond
+// TestConstants shows what happens at twice and at half.
+var minAskInterval = 500 * time.Microsecond
 
 // Again returns the time between two decisions for a request: Of, at least minAskInterval.
 func (d *Delays) Again(now time.Duration, c class.ID) time.Duration {
@@ -78,13 +79,17 @@ func (d *Delays) DrawPaid(now time.Duration, c class.ID) bool {
 	return float64(d.rand) < of.Share*(1<<32)
 }
 
+// silentMedians is the number of medians for which an endpoint of normal latencies may well be silent. TestConstants shows
+// what happens at twice and at half.
+var silentMedians time.Duration = 2
+
 // SilentAfter returns after how long without a response an endpoint with pending requests
 // counts as silent. An endpoint that stopped while it had the request that is late now has been silent
-// for the delay, less the median that the request may have taken before. Less than two medians
-// are normal. It is shorter than StallAfter, because the question is whether many endpoints
+// for the delay, less the median that the request may have taken before. Less than silentMedians
+// is normal. It is shorter than StallAfter, because the question is whether many endpoints
 // are silent at once.
 func (d *Delays) SilentAfter(now time.Duration) time.Duration {
 	delay := min(d.unclassed(now), d.latencies.Primaries.Delay(now, d.policy))
 	median := d.latencies.estimate(now).median
-	return max(delay-median, 2*median)
+	return max(delay-median, silentMedians*median)
 }

@@ -26,12 +26,13 @@ func (e *Effect) Add(o *Effect) {
 	e.OneIn = max(e.OneIn, o.OneIn)
 }
 
-const (
+// TestConstants shows what happens at twice and at half of each.
+var (
 	// leastGain is the share of a quantile that is worth the hedges.
 	leastGain = 0.1
 
 	// leastBeyond is how many requests must be slower than a quantile for it to be known.
-	leastBeyond = 4
+	leastBeyond int64 = 4
 )
 
 // Verdict says in one line what hedging brings, or would bring.

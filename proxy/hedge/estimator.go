@@ -7,27 +7,44 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
+// Widths of halves of windows. Every request reads them, so they are no variables.
 const (
-	shortHalf  = 5 * time.Second
-	longHalf   = 30 * time.Second
-	minSamples = 100
-	minSlowest = 1000 // ten of them are beyond P99
+	// shortHalf is as short as 20 requests a second allow, which have 100 samples then.
+	shortHalf = 5 * time.Second
 
-	// Trouble of a second, such as caches that expire together, must not raise the delay for ten: once
-	// latencies have dropped to 1/dropFactor, only the last second or two count. A smaller factor, or fewer
-	// samples than minRecent, would take chance for a drop.
+	// longHalf is as long as 100 samples of 3 requests a second take. A longer time follows a change later.
+	longHalf = 30 * time.Second
+
+	// recentHalf is the second in which trouble is over. Trouble of a second, such as caches that expire together, must
+	// not raise the delay for ten: once latencies have dropped to 1/dropFactor, only the last second or two count.
 	recentHalf = time.Second
-	minRecent  = 500
-	dropFactor = 1.4
+)
+
+// These are variables so that TestConstants can show what happens at twice and at half of each.
+var (
+	// minSamples is how many samples an estimate has at least. Three of 100 are beyond the quantile 0.97.
+	minSamples uint64 = 100
+
+	// minSlowest is how many samples the best delay is made of at least. Ten of 1000 are beyond P99.
+	minSlowest int64 = 1000
+
+	// minRecent is how many samples the last second or two must have, and dropFactor how much they must be quicker, for
+	// a drop. Of 500 latencies that are lognormal with sigma 1, chance makes a factor of 1.4 once in a thousand times.
+	minRecent  uint64 = 500
+	dropFactor        = 1.4
 
 	// The cached quantiles are recomputed at this age, or after this many samples. A scan
 	// takes a microsecond, which the requests of 50 ms share, or a thousand of them.
 	cacheAge     = 50 * time.Millisecond
 	cacheSamples = 1024
 
-	deviations = 3 // standard errors by which a share must differ to have changed
+	// deviations is by how many standard errors a share must differ to have changed. Chance makes three once in a
+	// thousand times.
+	deviations = 3.0
 
-	stallMedians = 3 // medians of silence after which an endpoint counts as stalled
+	// stallMedians is the number of medians of silence after which an endpoint counts as stalled. Of lognormal latencies
+	// with sigma 0.5, one in 70 is longer than three medians.
+	stallMedians time.Duration = 3
 )
 
 // Estimator measures the latency of a route's primary attempts on one loop, in two half-windows
@@ -52,14 +69,13 @@ type Estimator struct {
 
 // estimate is the result of one scan of the histogram.
 type estimate struct {
-	valid      bool
-	at         time.Duration // when it was made
-	newSamples int           // samples recorded since
-	q          float64       // the quantile that tail estimates
-	tail       time.Duration // that quantile; 0 means unknown
-	median     time.Duration // 0 means unknown
-	tooFew     bool          // there were too few samples to measure
-	dropped    bool          // latencies have dropped, see dropFactor
+	until   time.Duration // when it is outdated
+	left    int           // as many samples from now it is outdated, too
+	q       float64       // the quantile that tail estimates
+	tail    time.Duration // that quantile; 0 means unknown
+	median  time.Duration // 0 means unknown
+	tooFew  bool          // there were too few samples to measure
+	dropped bool          // latencies have dropped, see dropFactor
 }
 
 // windows are latencies in windows of several lengths.
@@ -92,7 +108,7 @@ func (e *Estimator) clone() Estimator {
 // sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
 	e.add(now, latency)
-	e.cache.newSamples++
+	e.cache.left--
 }
 
 // Futile records that no hedge would have helped a primary with this latency, which Observe records too.
@@ -105,7 +121,7 @@ func (e *Estimator) FutileCensor(now time.Duration) { e.futile.censor(now) }
 // passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
 func (e *Estimator) Censor(now time.Duration) {
 	e.censor(now)
-	e.cache.newSamples++
+	e.cache.left--
 }
 
 // Distribution returns the latency of primaries in the last 30 to 60 s. It is for reports, not for
@@ -194,13 +210,13 @@ func (e *Estimator) read(now time.Duration) (s histogram.Snapshot, ok bool) {
 // estimate returns the cached quantiles, and recomputes them if they are outdated.
 func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 	c := &e.cache
-	if c.valid && c.q == q && now-c.at < cacheAge && c.newSamples < cacheSamples {
+	if c.q == q && now < c.until && c.left > 0 {
 		return c
 	}
 	if c.q != q {
 		e.lastFinite = 0
 	}
-	*c = estimate{valid: true, at: now, q: q}
+	*c = estimate{until: now + cacheAge, left: cacheSamples, q: q}
 	s, ok := e.read(now)
 	if !ok {
 		// An estimate from before a pause in traffic doesn't hold after it.

@@ -31,7 +31,7 @@ func TestHeads(t *testing.T) {
 	for ; !h.Hold(); followed++ {
 		h.Followed()
 	}
-	if followed != mostScore+1 {
+	if followed != int(mostScore)+1 {
 		t.Errorf("heads are held again after %d first bytes in time, want %d", followed, mostScore+1)
 	}
 	for share, want := range map[float64]float64{1: 0.99, 0.95: 0.95, 0.5: 0.35, 0.1: 0.05, 0: 0} {

@@ -10,8 +10,8 @@ import (
 )
 
 // minTotal is the burst of hedges, and the number in flight, that a service may
-// have over all loops however small its traffic.
-const minTotal = 10
+// have over all loops however small its traffic. TestConstants shows what happens at twice and at half.
+var minTotal = 10.0
 
 // Service is the hedging state that the routes of one service share on one loop.
 type Service struct {

@@ -27,8 +27,9 @@ func (i *Income) PerSecond(now time.Duration) float64 { return i.earned.perSecon
 func (i *Income) burst(now time.Duration) float64 { return max(i.minBurst, i.PerSecond(now)) }
 
 // stuckReserve is the fraction of the bucket that only retries and the hedges of stuck requests may
-// spend. A stuck request fails without its hedge; one that is merely late may wait.
-const stuckReserve = 0.25
+// spend. A stuck request fails without its hedge; one that is merely late may wait. TestConstants shows what happens at twice
+// and at half.
+var stuckReserve = 0.25
 
 // Need returns how many tokens there must be for a hedge. A full bucket has enough for any request.
 func (i *Income) Need(now time.Duration, stuck bool) float64 {
