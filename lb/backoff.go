@@ -20,18 +20,20 @@ type Backoff struct {
 	since time.Duration // when the gap last grew
 }
 
-const (
-	// At twice gapLeast, a short burst is noticed longer. At half, a quick limit refuses more.
+// TestConstants shows what happens at twice and at half of each.
+var (
+	// At twice gapLeast, a short burst is noticed for twice as long, and an endpoint that could serve 4,000 requests a
+	// second serves a quarter less. At half it serves a fifth more.
 	gapLeast = time.Millisecond
 
-	// At twice gapMost, there are half of the probes, and it takes twice the time, 16 s, until an endpoint
+	// At twice gapMost, there are half of the probes, and it takes twice the time, 14 s, until an endpoint
 	// that had refused everything has its whole share again. At half it is the opposite.
 	gapMost = time.Second
 
 	// gapShrink is the divisor of the part of the gap that a taken request ends. At half of it, one request
-	// in three or four is refused, and it takes 4 s until the whole share. At twice, one in twelve is, and
-	// it takes 16 s.
-	gapShrink = 8
+	// in three or four is refused, and it takes 3 s until the whole share. At twice, one in twelve is, and
+	// it takes 15 s.
+	gapShrink time.Duration = 8
 )
 
 func (b *Backoff) grow(now, sent time.Duration) {

@@ -2,8 +2,9 @@ package lb
 
 import "time"
 
-const (
-	queueCost = 2 // additional load of a request that has to queue
+// TestConstants shows what happens at twice and at half of each.
+var (
+	queueCost = 2.0 // additional load of a request that has to queue
 
 	// capacityShare is the weight of a new report in the capacity: one report may catch the
 	// moment between two requests.
@@ -13,10 +14,10 @@ const (
 
 	// Reports of utilization multiply a weight by 1/shareMost to shareMost: an endpoint that is
 	// wrong about itself neither gets all requests nor loses them.
-	shareMost = 4
-
-	maxFull = 1e12 // requests per second, so that sums are finite
+	shareMost = 4.0
 )
+
+const maxFull = 1e12 // requests per second, so that sums are finite
 
 // capacity is how many requests the application serves at once: the number of running requests while
 // others are queued. Only a sidecar that limits its application reports a queue. 0 means that no limit is known.
@@ -28,7 +29,7 @@ func (c *capacity) observe(l *Load) {
 	running := capacity(max(1, l.Pending-l.Queued))
 	switch {
 	case l.Queued > 0 && *c > 0:
-		*c += (running - *c) * capacityShare
+		*c += (running - *c) * capacity(capacityShare)
 	case l.Queued > 0:
 		*c = running
 	case *c > 0:
@@ -36,12 +37,12 @@ func (c *capacity) observe(l *Load) {
 	}
 }
 
-// queueing returns how many of load requests plus one would have to queue.
-func (c capacity) queueing(load float64) float64 {
+// costOfQueue returns the additional load of those of load requests plus one that would have to queue.
+func (c capacity) costOfQueue(load float64) float64 {
 	if c == 0 {
 		return 0
 	}
-	return max(0, load+1-float64(c))
+	return queueCost * max(0, load+1-float64(c))
 }
 
 // utilization is what the endpoint could serve by its own reports of rate and utilization (gRFC A58).
@@ -93,7 +94,7 @@ func (x *utilizations) compare(now time.Duration, all []*Endpoint) {
 		u := &e.utilization
 		u.share = 1
 		if even && u.full > 0 {
-			u.share = min(max(u.full*known/sum, 1.0/shareMost), shareMost)
+			u.share = min(max(u.full*known/sum, 1/shareMost), shareMost)
 		}
 	}
 }

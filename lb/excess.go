@@ -30,16 +30,17 @@ type excess struct {
 	loadAt  time.Duration
 }
 
-const (
-	// At twice chance, it takes four times the samples until an endpoint is noticed. At half, a third of the
-	// endpoints has some load by chance.
-	chance = 2
+// TestConstants shows what happens at twice and at half of each.
+var (
+	// At twice chance, it takes two to four times the samples until an endpoint is noticed. At half, one in six
+	// of the errors of equal endpoints counts in part as load, by chance. Now it is one in forty.
+	chance = 2.0
 
 	// At twice peersMost, the share of the peers is more exact, at twice the cost of a 4xx. At half it is the
 	// opposite.
 	peersMost = 8
 
-	loadEnd = 8 // half-lives after which the load is over: 0.4% of it is left
+	loadEnd = 8.0 // half-lives after which the load is over: 0.4% of it is left
 )
 
 // compare computes the share of the endpoint with the record r, which is number i of all.

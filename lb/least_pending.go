@@ -5,12 +5,13 @@ import "math"
 // scanUpTo is the largest number of endpoints of which a policy compares all.
 const scanUpTo = 8
 
-// drawUpTo is the largest number of endpoints that are drawn from a larger set.
-const drawUpTo = 8
+// drawUpTo is the largest number of endpoints that are drawn from a larger set. TestConstantsOfPicks shows what happens at
+// twice and at half.
+var drawUpTo = 8
 
 // latencyTie is how much slower an endpoint may be and still count as equal to the fastest.
-// Smaller differences are random.
-const latencyTie = 1.25
+// Smaller differences are random. TestConstants shows what happens at twice and at half.
+var latencyTie = 1.25
 
 // LeastPending picks the endpoint with the least load per weight. The load is the own and the
 // reported load, scaled by the endpoint's capacity: a reported queue, and responses that are

@@ -18,8 +18,8 @@ type PeakEWMA struct{}
 // Choose implements Policy.
 func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*View).peakCost) }
 
-// unknownLatency is assumed until the first response of an endpoint.
-const unknownLatency = float64(time.Hour)
+// unknownLatency is assumed until the first response of an endpoint: longer than any latency. TestConstants shows what happens at twice and at half.
+var unknownLatency = float64(time.Hour)
 
 func (v *View) peakCost(e *Endpoint) float64 {
 	latency, load := e.peak.at(v.Now), e.load(v.Now)

@@ -8,7 +8,8 @@ import (
 	"github.com/remora-proxy/remora/lb/spare"
 )
 
-const reviewEvery = time.Second // how often old records expire and endpoints are compared
+// reviewEvery is how often old records expire and endpoints are compared. TestConstants shows what happens at twice and at half.
+var reviewEvery = time.Second
 
 // peers is what is known of the endpoints of a set only together, and is kept up to date as time passes. Each part
 // has one job; a part that needs the endpoints is given them.

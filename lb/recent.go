@@ -2,15 +2,13 @@ package lb
 
 import "time"
 
-const (
-	// latencyShare is the weight of a new sample in a recent latency. It is high, because only
-	// recent latency distinguishes two idle endpoints.
-	latencyShare = 1.0 / 8
+// latencyShare is the weight of a new sample in a recent latency. It is high, because only
+// recent latency distinguishes two idle endpoints. TestConstants shows what happens at twice and at half.
+var latencyShare = 1.0 / 8
 
-	// latencyLife is how long a latency is recent. A slow endpoint loses all ties and so gets
-	// no new samples: its latency must be forgotten.
-	latencyLife = time.Second
-)
+// latencyLife is how long a latency is recent. A slow endpoint loses all ties and so gets
+// no new samples: its latency must be forgotten. TestScaledTime shows what happens at twice and at half.
+const latencyLife = time.Second
 
 // Recent is a moving average of latencies that forgets with time: the longer the time
 // without samples, the more the next one counts. The zero value has no samples.

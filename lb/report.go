@@ -12,9 +12,10 @@ const (
 	// loadFade is how long, at least, a report distinguishes endpoints in the load, which decides
 	// about spare capacity: only few requests need that.
 	loadFade = 100 * time.Millisecond
-
-	reportLife = time.Second // how long a report counts in the means
 )
+
+// reportLife is how long a report counts in the means. TestConstants shows what happens at twice and at half.
+var reportLife = time.Second
 
 // Load is the load of a service as reported by its sidecar.
 type Load struct {

@@ -87,7 +87,7 @@ func (v *View) scoreWith(e *Endpoint, more float64) float64 {
 }
 
 func (e *Endpoint) scoreOf(load float64) float64 {
-	return e.perWeight(load+queueCost*e.capacity.queueing(load)) * e.slowness.factor
+	return e.perWeight(load+e.capacity.costOfQueue(load)) * e.slowness.factor
 }
 
 // perWeight divides a load by the weight, scaled by the discount for failures: an endpoint
@@ -107,5 +107,5 @@ func (e *Endpoint) hasRoom(now time.Duration, stuck bool) bool {
 	if e.peers == nil || load < 1 {
 		return true
 	}
-	return e.capacity.queueing(load) == 0 && e.peers.curve.HasRoom(now, load, e.usualLoad.Load(), stuck)
+	return e.capacity.costOfQueue(load) == 0 && e.peers.curve.HasRoom(now, load, e.usualLoad.Load(), stuck)
 }

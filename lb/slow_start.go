@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-const (
+// TestConstants shows what happens at twice and at half of each.
+var (
 	// rampFrom is the share of its weight with which an endpoint starts: enough to warm up,
 	// and to notice failures.
 	rampFrom = 0.1
 
 	rampStep = 100 * time.Millisecond // how often growing weights are recomputed
-
-	// rampPending marks a ramp that starts with the next pick: Update does not know the time.
-	rampPending = time.Duration(-1)
 )
+
+// rampPending marks a ramp that starts with the next pick: Update does not know the time.
+const rampPending = time.Duration(-1)
 
 // ramp is how much of its weight an endpoint has reached in slow start.
 type ramp struct {

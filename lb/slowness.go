@@ -6,28 +6,29 @@ import (
 	"github.com/remora-proxy/remora/lb/log2"
 )
 
-const (
-	// paceLife is the time over which a pace is averaged. In a shorter time the freezes of one
+// TestConstants shows what happens at twice and at half of each.
+var (
+	// paceLife is the time in nanoseconds over which a pace is averaged. In a shorter time the freezes of one
 	// replica and not of another look like a difference between them.
-	paceLife = 20 * time.Second
+	paceLife = float64(20 * time.Second)
 
 	// pacePrior is the number of samples for which the mean of all endpoints counts in each
 	// endpoint's pace: a few latencies say little.
-	pacePrior = 64
+	pacePrior = 64.0
 
-	// paceWait is the time since the first sample until a pace has its whole effect: before, one
+	// paceWait is the time in nanoseconds since the first sample until a pace has its whole effect: before, one
 	// freeze is much of what is known.
-	paceWait = 5 * time.Second
+	paceWait = float64(5 * time.Second)
 
 	// paceMost limits a sample to four times the mean, or a quarter, as a power of 2: a freeze is
 	// no lasting slowness.
-	paceMost = 2
-
-	// pacePower is the power of the relative slowness by which the load counts. A higher power
-	// brings the load of replicas with queues closer to that of others, but where equal replicas
-	// are busy it makes much of a difference by chance, and leaves one idle while others queue.
-	pacePower = 2
+	paceMost = 2.0
 )
+
+// pacePower is the power of the relative slowness by which the load counts. A higher power
+// brings the load of replicas with queues closer to that of others, but where equal replicas
+// are busy it makes much of a difference by chance, and leaves one idle while others queue.
+const pacePower = 2
 
 // slowness is how much slower an endpoint is for long than the mean of its set: its latency grows with
 // a queue, and on a slow machine. It scales the load that LeastPending compares, so that unequal
@@ -50,7 +51,7 @@ func (s *slowness) learn(now time.Duration, log float64, all *pace) {
 	s.pace.add(now, log)
 	all.add(now, log)
 	n := s.pace.samples
-	trust := n / (n + pacePrior) * min(1, float64(now-s.pace.since)/float64(paceWait))
+	trust := n / (n + pacePrior) * min(1, float64(now-s.pace.since)/paceWait)
 	slower := trust * (s.pace.mean - all.mean)
 	s.usual = log2.Exp(all.mean + slower)
 	s.factor = log2.Exp(pacePower * slower)
@@ -68,7 +69,7 @@ func (p *pace) add(now time.Duration, log float64) {
 	if p.samples == 0 {
 		p.since = now
 	}
-	share := min(1, max(1/(p.samples+1), float64(now-p.at)/float64(paceLife)))
+	share := min(1, max(1/(p.samples+1), float64(now-p.at)/paceLife))
 	p.mean += (log - p.mean) * share
 	p.samples = 1 / share
 	p.at = now

@@ -77,7 +77,7 @@ func TestPace(t *testing.T) {
 	if froze := a.slowness.factor; froze > 2*quick {
 		t.Errorf("load factor after a freeze %v, before %v", froze, quick)
 	}
-	now += 2 * paceLife
+	now += 2 * time.Duration(paceLife)
 	b.answer(now, ms)
 	if again := b.slowness.factor; again > 1.1 {
 		t.Errorf("load factor long after slowness: %v", again)

@@ -1,15 +1,16 @@
 package lb
 
-const (
+// TestConstants shows what happens at twice and at half of each.
+var (
 	// A request leaves the zone if the best endpoint there has spillFactor times the load per
 	// weight of the best one elsewhere. A call across zones costs money and about half a
 	// millisecond: a queue of twice the length justifies that, a slightly longer one does not.
 	// In a zone with too few replicas these carry at most twice the load of others.
-	spillFactor = 2
+	spillFactor = 2.0
 
 	// spillFloor is the load below which no request leaves the zone: twice a very small load
 	// is still small.
-	spillFloor = 4
+	spillFloor = 4.0
 )
 
 // pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
