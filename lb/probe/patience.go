@@ -2,13 +2,14 @@ package probe
 
 import "time"
 
-const (
+// TestConstants shows what happens at twice and at half of each.
+var (
 	// waitShare, waitLeast and waitMost bound the wait for answers. A quarter of the mean latency is less than what a
 	// pick without answers costs a request. A loop that is busy needs a millisecond to answer, and 5 ms
 	// is more than the round trip within a region.
-	waitShare = 4 // divisor of the mean latency
-	waitLeast = time.Millisecond
-	waitMost  = 5 * time.Millisecond
+	waitShare time.Duration = 4 // divisor of the mean latency
+	waitLeast               = time.Millisecond
+	waitMost                = 5 * time.Millisecond
 
 	// skipMost is the most requests in a row that do not wait, because those before waited in vain.
 	skipMost = 64

@@ -32,10 +32,13 @@ type Rules struct {
 var Default = Rules{Enough: 3, Uses: 2, Hot: 0.84, Life: 0.5}
 
 const (
-	poolMost   = 16               // answers that a pool keeps, at most one of each endpoint (Prequal, section 4.2)
-	recentMost = 32               // answers of which the quantiles are taken
-	lifeLeast  = time.Millisecond // the clocks and loops of two sidecars are no finer
+	poolMost   = 16 // answers that a pool keeps, at most one of each endpoint (Prequal, section 4.2)
+	recentMost = 32 // answers of which the quantiles are taken
 )
+
+// lifeLeast is the shortest life of an answer: the clocks and loops of two sidecars are no finer. TestConstants shows what
+// happens at twice and at half.
+var lifeLeast = time.Millisecond
 
 // Answer is the load of an endpoint when it has answered a probe.
 type Answer[E comparable] struct {

@@ -2,10 +2,11 @@ package probe
 
 import "time"
 
-const (
+// TestConstants shows what happens at twice and at half of each.
+var (
 	// rateMost is the rate of a loop's requests to a service, per second, from which on it sends no probe. At
 	// that rate Asked probes for each request are 200 a second. A busier loop has newer reports, and probes would cost it more.
-	rateMost = 50
+	rateMost = 50.0
 
 	// rateLife is the time over which the rate is averaged: several requests of a loop with 3 a second.
 	rateLife = time.Second

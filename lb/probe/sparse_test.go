@@ -79,7 +79,7 @@ func TestSparseBounds(t *testing.T) {
 		want                bool
 	}{
 		{1, 2, 1, 10 * ms, true}, {1, 1, 1, 10 * ms, false},
-		{rateMost - 1, 10, 1, 10 * ms, true}, {rateMost, 10, 1, 10 * ms, false},
+		{int(rateMost) - 1, 10, 1, 10 * ms, true}, {int(rateMost), 10, 1, 10 * ms, false},
 		{1, 2, othersLeast, 10 * ms, true}, {1, 2, othersLeast - .01, 10 * ms, false},
 		{1, 2, 1, latencyLeast, true}, {1, 2, 1, latencyLeast - 1, false},
 		{8, 3, 1, 500 * ms, true}, {8, 2, 1, 500 * ms, false}, // the next report comes just as the last one is old
