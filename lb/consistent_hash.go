@@ -14,7 +14,7 @@ import (
 var ringPoints = 128
 
 const (
-	ringWalk = 64 // points that a pick looks at
+	ringWalk = 64 // points that a pick looks at; TestConstantsOfPicks shows what happens at twice and at half
 
 	golden = 0x9e3779b97f4a7c15 // the increment of SplitMix64
 )

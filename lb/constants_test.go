@@ -55,8 +55,8 @@ func TestConstants(t *testing.T) {
 		&latencyShare, errorOfLatency, -1, 1)
 	modeltest.CheckFactor(t, "latencyTie: one of three idle endpoints that are equal gets more or less than its share by chance",
 		&latencyTie, unevenPicks, 1, -1)
-	modeltest.CheckFactor(t, "latencyTie: an idle endpoint that is a fifth slower gets fewer or more requests",
-		&latencyTie, func() float64 { return picksOfSlower(1.2) }, -1, 1)
+	modeltest.CheckFactor(t, "latencyTie: an idle endpoint that is a quarter slower gets fewer or more requests",
+		&latencyTie, func() float64 { return picksOfSlower(1.25) }, -1, 1)
 	modeltest.Check(t, "reportLife: reports at a shorter or longer distance count in the mean",
 		&reportLife, secondsReported, -1, 1)
 	modeltest.Check(t, "fewSilent: sets of 50 and of 100 endpoints: what is said of them is older or newer",

@@ -47,6 +47,8 @@ type herdConfig struct {
 	slow     []float64     // per replica, a factor of the service time; nil means 1
 	limited  bool          // the sidecar queues requests and reports its queue
 	seed     uint64
+
+	learned func(e *lb.Endpoint, l lb.Load) // is called after a loop has learned of a response; nil means none
 }
 
 // queue is a replica with a number of workers. Requests wait if none is free.
@@ -192,6 +194,9 @@ func (h *herd) sendTo(e *lb.Endpoint, came time.Duration) {
 				e.Learn(h.Now, h.Now-start, found)
 				if !h.noReports {
 					e.Report(h.Now, l, e.Pending())
+				}
+				if h.learned != nil {
+					h.learned(e, l)
 				}
 				if came >= h.warmUp {
 					h.waits = append(h.waits, h.Now-came)

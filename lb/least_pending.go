@@ -2,7 +2,9 @@ package lb
 
 import "math"
 
-// scanUpTo is the largest number of endpoints of which a policy compares all.
+// scanUpTo is the largest number of endpoints of which a policy compares all. At twice, P99 of 64 loops with 16 replicas is a
+// tenth shorter, and a pick there looks at 16 endpoints. At half, P99 with 8 replicas is a twentieth longer
+// (TestConstantsOfHerds).
 const scanUpTo = 8
 
 // drawUpTo is the largest number of endpoints that are drawn from a larger set. TestConstantsOfPicks shows what happens at

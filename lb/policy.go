@@ -10,7 +10,8 @@ type Policy interface {
 	Choose(v *View) *Endpoint
 }
 
-// drawTries is the number of failed draws after which a policy visits all endpoints.
+// drawTries is the number of failed draws after which a policy visits all endpoints. TestConstantsOfPicks shows what happens at
+// twice and at half.
 const drawTries = 8
 
 type purpose uint8

@@ -7,7 +7,8 @@ import "time"
 var latencyShare = 1.0 / 8
 
 // latencyLife is how long a latency is recent. A slow endpoint loses all ties and so gets
-// no new samples: its latency must be forgotten. TestScaledTime shows what happens at twice and at half.
+// no new samples: its latency must be forgotten. TestConstantsOfPicks shows what happens at twice and
+// at half.
 const latencyLife = time.Second
 
 // Recent is a moving average of latencies that forgets with time: the longer the time

@@ -14,7 +14,8 @@ import "time"
 
 // rankMemory is how long a recent latency orders endpoints, in multiples of the latency: about as long
 // as the queue behind the latency may last. Without the bound, a sidecar with few requests would avoid an
-// endpoint long after the queue was gone, as would all other sidecars that met the queue.
+// endpoint long after the queue was gone, as would all other sidecars that met the queue. Half and twice of it change P99 of
+// callers with few requests by no more than a tenth (TestConstantsOfSparse).
 const rankMemory = 2
 
 // rank orders endpoints of equal load by the recent latency, divided by the discount for failures. Once

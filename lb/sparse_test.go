@@ -147,9 +147,9 @@ func (s *sparse) chooseAhead(caller int) {
 }
 
 // chooseFresh uses the pool if it has enough fresh answers. Otherwise the request waits for them.
-func (s *sparse) chooseFresh(caller int) { s.chooseBy(caller, probe.Default) }
+func (s *sparse) chooseFresh(caller int) { s.chooseBy(caller, probe.Default, probe.Asked) }
 
-func (s *sparse) chooseBy(caller int, rules probe.Rules) {
+func (s *sparse) chooseBy(caller int, rules probe.Rules, asked int) {
 	c, came := &s.callers[caller], s.Now
 	c.pool.Rules = rules
 	waits := !c.pool.Enough(came, s.replicas)
@@ -157,10 +157,10 @@ func (s *sparse) chooseBy(caller int, rules probe.Rules) {
 		s.take(caller, came)
 	}
 	answers := 0
-	for _, r := range s.rnd.Perm(s.replicas)[:probe.Asked] {
+	for _, r := range s.rnd.Perm(s.replicas)[:asked] {
 		s.probe(r, func(a sparseAnswer) {
 			c.answered(a)
-			if answers++; waits && answers == min(rules.Enough, probe.Asked) {
+			if answers++; waits && answers == min(rules.Enough, asked) {
 				s.take(caller, came)
 			}
 		})
@@ -214,7 +214,7 @@ func TestSparseCallers(t *testing.T) {
 func TestPoolRules(t *testing.T) {
 	d := probe.Default
 	p99 := func(r probe.Rules) time.Duration {
-		choose := func(s *sparse, c int) { s.chooseBy(c, r) }
+		choose := func(s *sparse, c int) { s.chooseBy(c, r, probe.Asked) }
 		return runSparseSeeds(sparseRule{choose: choose}, 3).p99
 	}
 	usual := p99(d)

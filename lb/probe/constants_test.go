@@ -28,7 +28,7 @@ func TestConstants(t *testing.T) {
 	modeltest.Check(t, "reportLife: loops whose reports are newer or only those whose reports are older send probes",
 		&reportLife, mostLatency, 1, -1)
 	modeltest.Check(t, "waitShare: a request waits for a larger or smaller part of the latency",
-		&waitShare, func() float64 { return WaitOf(10*ms).Seconds() }, 1, -1)
+		&waitShare, func() float64 { return WaitOf(10 * ms).Seconds() }, 1, -1)
 	modeltest.Check(t, "waitLeast: requests of quick services wait for a shorter or longer time",
 		&waitLeast, func() float64 { return WaitOf(time.Millisecond).Seconds() }, -1, 1)
 	modeltest.Check(t, "waitMost: requests of slow services wait for a shorter or longer time",
