@@ -30,6 +30,16 @@ var usual = []string{"proxy/...", "protocol/...", "lb/...", "registry/..."}
 // strict are packages whose changes let somebody in who should stay out.
 var strict = []string{"proxy/allow", "proxy/certs"}
 
+// testers are packages whose tests are those of another package, too: a part of a request's way is tested by the whole of it.
+var testers = map[string][]string{
+	"proxy/downstream":    {"proxy/downstream/http"},
+	"proxy/identity":      {"proxy/allow"},
+	"proxy/mux":           {"proxy/upstream/dubbo"},
+	"proxy/race":          {"proxy/exchange"},
+	"proxy/service":       {"proxy/exchange"},
+	"proxy/upstream/link": {"proxy/downstream/link", "proxy/exchange"},
+}
+
 func main() {
 	seed := flag.Uint64("seed", 1, "chooses the changes")
 	each := flag.Int("each", 20, "changes of each package; 0 means all")
@@ -85,15 +95,19 @@ func run(ctx context.Context, seed uint64, each, jobs int, file string, folders 
 	return ok, nil
 }
 
-// pack is a package with tests of its own.
+// pack is a package with tests.
 type pack struct {
 	module, folder string // paths: of the module, and of the package in it
 	files          []string
+	testers        []string // other packages whose tests test this one
 }
 
-// packagesOf lists the packages with tests in folders of the module.
+// tested returns the folders of all packages whose tests test this one.
+func (p *pack) tested() []string { return append([]string{p.folder}, p.testers...) }
+
+// packagesOf lists the packages with tests, their own or those of testers, in folders of the module.
 func packagesOf(folders []string) (all []pack, err error) {
-	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Module.Dir}} {{.Dir}} {{join .GoFiles " "}}{{end}}`
+	const format = `{{.Module.Dir}} {{.Dir}} {{len .TestGoFiles}} {{len .XTestGoFiles}} {{join .GoFiles " "}}`
 	args := []string{"list", "-f", format}
 	for _, folder := range folders {
 		args = append(args, "./"+folder)
@@ -107,14 +121,17 @@ func packagesOf(folders []string) (all []pack, err error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		if len(fields) < 3 {
+		if len(fields) < 5 {
 			continue
 		}
 		folder, err := filepath.Rel(fields[0], fields[1])
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, pack{fields[0], folder, fields[2:]})
+		p := pack{fields[0], folder, fields[4:], testers[folder]}
+		if hasOwn := fields[2] != "0" || fields[3] != "0"; hasOwn || p.testers != nil {
+			all = append(all, p)
+		}
 	}
 	return all, nil
 }
@@ -136,14 +153,18 @@ func (p *pack) changes() (all []*change, err error) {
 	return all, nil
 }
 
-// state returns a hash of the package's files, its tests among them.
+// state returns a hash of the package's files, its tests among them, and of those of its testers.
 func (p *pack) state() (string, error) {
-	files, err := filepath.Glob(filepath.Join(p.module, p.folder, "*.go"))
-	if err != nil {
-		return "", err
+	var files []string
+	for _, folder := range p.tested() {
+		of, err := filepath.Glob(filepath.Join(p.module, folder, "*.go"))
+		if err != nil {
+			return "", err
+		}
+		files = append(files, of...)
 	}
 	hash := fnv.New64a()
-	for _, file := range files { // sorted
+	for _, file := range files { // sorted in each folder
 		source, err := os.ReadFile(file)
 		if err != nil {
 			return "", err
@@ -226,7 +247,7 @@ func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *jour
 				continue
 			}
 			if run == nil {
-				if run, err = newTests(ctx, p.module, p.folder); err != nil {
+				if run, err = newTests(ctx, p.module, p.tested()); err != nil {
 					return nil, err
 				}
 			}

@@ -164,3 +164,47 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("after a change of the tests: %v", s)
 	}
 }
+
+// TestTesters measures a package without tests of its own. The verdicts are those of its tester, and are taken again once the
+// tester has changed.
+func TestTesters(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module m\n\ngo 1.26\n",
+		"p/p.go":      "package p\n\nfunc Both(a, b bool) bool { return a && b }\n",
+		"q/q_test.go": "package q\n\nimport (\n\t\"testing\"\n\n\t\"m/p\"\n)\n\nfunc TestBoth(t *testing.T) {\n\tif p.Both(true, false) {\n\t\tt.Fail()\n\t}\n}\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		must.WriteFile(t, filepath.Join(dir, name), text)
+	}
+	p := pack{module: dir, folder: "p", files: []string{"p.go"}, testers: []string{"q"}}
+	for _, want := range []int{1, 0} {
+		j, err := openJournal(filepath.Join(dir, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := p.measure(context.Background(), 1, 0, 1, j, nil)
+		if err != nil || s.noticed != want || len(s.survivors) != 1-want {
+			t.Fatalf("%v, %v, want %d noticed", s, err, want)
+		}
+		must.WriteFile(t, filepath.Join(dir, "q", "q_test.go"), "package q\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n")
+	}
+}
+
+// TestTestersExist: testers names only packages that packagesOf lists, and folders with tests.
+func TestTestersExist(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	for folder, of := range testers {
+		all, err := packagesOf([]string{folder})
+		if err != nil || len(all) != 1 || !slices.Equal(all[0].testers, of) {
+			t.Errorf("%s: %v, %v", folder, all, err)
+		}
+		for _, tester := range of {
+			if tests, err := filepath.Glob(filepath.Join(tester, "*_test.go")); err != nil || len(tests) == 0 {
+				t.Errorf("%s has no tests for %s", tester, folder)
+			}
+		}
+	}
+}

@@ -28,26 +28,26 @@ const (
 	leastTime = 30 * time.Second
 )
 
-// tests runs the tests of one package.
+// tests runs the tests of a package.
 type tests struct {
-	module string // path of the folder
-	folder string // of the package, in the module
-	limit  time.Duration
+	module  string   // path of the folder
+	folders []string // of the packages that have the tests, in the module
+	limit   time.Duration
 }
 
 // limited runs a command with at most 8 GiB of addresses: a change may make a loop that allocates for ever.
 const limited = `ulimit -v 8388608; exec "$@"`
 
 // newTests runs the tests without a change: they must pass.
-func newTests(ctx context.Context, module, folder string) (*tests, error) {
-	t := &tests{module: module, folder: folder, limit: time.Hour}
+func newTests(ctx context.Context, module string, folders []string) (*tests, error) {
+	t := &tests{module: module, folders: folders, limit: time.Hour}
 	begin := time.Now()
 	passed, output, err := t.run(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !passed {
-		return nil, fmt.Errorf("%s: the tests fail without a change:\n%s", folder, output)
+		return nil, fmt.Errorf("%s: the tests fail without a change:\n%s", folders[0], output)
 	}
 	t.limit = max(slowest*time.Since(begin), leastTime)
 	return t, nil
@@ -55,8 +55,12 @@ func newTests(ctx context.Context, module, folder string) (*tests, error) {
 
 // run runs the tests with further flags.
 func (t *tests) run(ctx context.Context, flags ...string) (passed bool, output []byte, err error) {
-	args := append([]string{"test", "-count=1", "-short", "-vet=off", "-timeout", t.limit.String()}, flags...)
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, "sh", "go"}, append(args, "./"+t.folder)...)...)
+	args := []string{"-c", limited, "sh", "go", "test", "-count=1", "-short", "-failfast", "-vet=off", "-timeout", t.limit.String()}
+	args = append(args, flags...)
+	for _, folder := range t.folders {
+		args = append(args, "./"+folder)
+	}
+	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir = t.module
 	output, err = cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
