@@ -97,8 +97,8 @@ func (b *Breaker) count(now time.Duration, v fault.Verdict) {
 		}
 		return
 	}
-	if b.failures.Add(1) >= b.consecutive && b.until.CompareAndSwap(0, int64(now+b.open)) {
-		b.failures.Store(0)
+	if b.failures.Add(1) >= b.consecutive {
+		b.until.CompareAndSwap(0, int64(now+b.open))
 	}
 }
 

@@ -57,6 +57,28 @@ func TestBreakerStates(t *testing.T) {
 	request(fault.VerdictBad)
 	request(fault.VerdictBad)
 	expect(stats.BreakerClosed)
+	if (*Breaker)(nil).State(now) != stats.BreakerNone {
+		t.Error("no breaker has a state")
+	}
+}
+
+// TestBreakerReopens: failures before the breaker opened do not count once it is closed again.
+func TestBreakerReopens(t *testing.T) {
+	b := NewBreaker(&config.Breaker{Consecutive: 2, Open: time.Second, HalfOpen: 1})
+	now := time.Hour
+	for round := range 3 {
+		for failures := range 2 {
+			if got := b.State(now); got != stats.BreakerClosed {
+				t.Fatalf("round %d: state %d after %d failures", round, got, failures)
+			}
+			b.Record(now, b.Allow(now), fault.VerdictBad)
+		}
+		if got := b.State(now + time.Second - 1); got != stats.BreakerOpen {
+			t.Fatalf("round %d: state %d after two failures", round, got)
+		}
+		now += time.Second
+		b.Record(now, b.Allow(now), fault.VerdictGood)
+	}
 }
 
 // For any order of requests and verdicts, the breaker opens only after enough failures
@@ -74,7 +96,11 @@ func TestBreakerProperties(t *testing.T) {
 			now += time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))
 			before := b.State(now)
 			if len(inFlight) == 0 || rnd.IntN(2) == 0 {
+				refuses := b.Refuses(now)
 				p := b.Allow(now)
+				if refuses != (p == NoPermit) {
+					t.Fatalf("seed %d: Refuses is %t, and the permit %d", seed, refuses, p)
+				}
 				if p != NoPermit && before == stats.BreakerOpen {
 					t.Fatalf("seed %d: the open breaker allowed a request %v after it opened", seed, now-opened)
 				}
