@@ -146,6 +146,30 @@ func TestKeyedOverLoops(t *testing.T) {
 	}
 }
 
+// TestKeyedNeighboursOverLoops: loops that make buckets of one set at the same time keep all of them.
+func TestKeyedNeighboursOverLoops(t *testing.T) {
+	l := NewKeyed(&config.RateLimit{Rate: 1, Burst: 1, Key: "peer"})
+	neighbours := make([][]string, sets)
+	for i := range 4 * sets {
+		key := fmt.Sprint(i)
+		set := hash([]byte(key)) % sets
+		neighbours[set] = append(neighbours[set], key)
+	}
+	for _, keys := range neighbours {
+		keys = keys[:min(len(keys), ways)]
+		var loops sync.WaitGroup
+		for _, key := range keys {
+			loops.Go(func() { l.Take(time.Hour, []byte(key)) })
+		}
+		loops.Wait()
+		for _, key := range keys {
+			if l.Take(time.Hour, []byte(key)) {
+				t.Errorf("key %s has got two tokens", key)
+			}
+		}
+	}
+}
+
 // TestKeyedAllocations: a known key costs no allocation.
 func TestKeyedAllocations(t *testing.T) {
 	l := NewKeyed(&config.RateLimit{Rate: 1, Key: "peer"})

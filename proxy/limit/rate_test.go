@@ -24,7 +24,11 @@ func TestRateInEverySpan(t *testing.T) {
 			now += time.Duration(rnd.ExpFloat64() * float64(l.token) * 2 * rnd.Float64())
 			tokens = min(float64(burst), tokens+float64(now-last)/float64(l.token))
 			last = now
+			has := l.Has(now)
 			took := l.Take(now)
+			if has != took {
+				t.Fatalf("seed %d: Has is %t, and Take %t", seed, has, took)
+			}
 			if took {
 				tokens--
 				passed = append(passed, now)
@@ -52,6 +56,9 @@ func TestRateDefaultBurst(t *testing.T) {
 	}
 	if n != 10 {
 		t.Errorf("%d requests passed at once, want 10", n)
+	}
+	if l.Take(time.Hour+time.Second/10-1) || !l.Take(time.Hour+time.Second/10) {
+		t.Error("the next request does not pass a tenth of a second later")
 	}
 }
 
