@@ -121,5 +121,3 @@ func (v *Values) appendPart(dst []byte, p config.Part) []byte {
 	}
 	return append(dst, p.Text...)
 }
-
-var questionMark = []byte("?")

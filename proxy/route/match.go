@@ -123,11 +123,11 @@ func (c *conditions) matchRegex(target []byte) bool {
 
 // pathOnly returns a target without its query.
 func pathOnly(target []byte) []byte {
-	if i := bytes.IndexByte(target, '?'); i >= 0 {
-		return target[:i]
-	}
-	return target
+	path, _, _ := bytes.Cut(target, questionMark)
+	return path
 }
+
+var questionMark = []byte("?")
 
 // endsSegment reports whether a segment of target's path ends at n.
 func endsSegment(target []byte, n int) bool {

@@ -142,6 +142,12 @@ func TestPathBeforeRoute(t *testing.T) {
 		if m.ServedBy(c); c.Status != 400 {
 			t.Errorf("status %d, want 400", c.Status)
 		}
+		for _, condition := range []string{"path: /", "prefix_text: /", `regex: "/.*"`} {
+			m = newRoutedMesh(t, direct, "{match: {"+condition+"}, service: a}")
+			if got := m.ServedBy(m.Get("/x/../%61")); got != "a /a" {
+				t.Errorf("%s: %s, want a /a", condition, got)
+			}
+		}
 	}
 }
 

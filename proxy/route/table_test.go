@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/internal/hostname"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 func tableOf(routes []*conditions) *Table {
@@ -112,6 +113,24 @@ func TestTableTriesFewRoutes(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(100, func() { table.first(&c.req) }); n > 0 {
 			t.Errorf("by %s: %v allocations", name, n)
+		}
+	}
+}
+
+// TestPlansOfHTTP: which plans take HTTP requests by a route.
+func TestPlansOfHTTP(t *testing.T) {
+	for _, c := range []struct {
+		plan Plan
+		want bool
+	}{
+		{Plan{Match: &config.Match{}}, true},
+		{Plan{Index: 2, Match: &config.Match{Host: "a", Path: "/"}}, true},
+		{Plan{Index: -1, Match: &config.Match{}}, false}, // of a listener
+		{Plan{Match: &config.Match{SNI: "a"}}, false},
+		{Plan{Match: &config.Match{Service: "a"}}, false},
+	} {
+		if got := c.plan.TakesHTTP(); got != c.want {
+			t.Errorf("%d %+v: %t", c.plan.Index, *c.plan.Match, got)
 		}
 	}
 }

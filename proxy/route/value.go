@@ -135,11 +135,8 @@ func (m *valueMatch) matchQuery(target []byte) bool {
 // Parameter returns the value of the first parameter with a name in the query of target, as it
 // is there, with its escapes.
 func Parameter(target []byte, name string) (value []byte, found bool) {
-	i := bytes.IndexByte(target, '?')
-	if i < 0 {
-		return nil, false
-	}
-	for query, more := target[i+1:], true; more; {
+	_, query, more := bytes.Cut(target, questionMark)
+	for more {
 		var pair []byte
 		pair, query, more = bytes.Cut(query, pairSeparator)
 		key, value, _ := bytes.Cut(pair, valueSeparator)
