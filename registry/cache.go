@@ -174,7 +174,7 @@ func (c *Cache) Close() {
 
 func (c *Cache) run() {
 	defer close(c.done)
-	var again <-chan time.Time // nil unless a write has failed
+	var again <-chan time.Time // nil before a write has failed
 	for {
 		select {
 		case <-c.wake:
@@ -183,7 +183,6 @@ func (c *Cache) run() {
 			c.flush()
 			return
 		}
-		again = nil
 		if !c.flush() {
 			again = time.After(rewriteAfter)
 		}

@@ -36,8 +36,9 @@ func TestJoin(t *testing.T) {
 		{"no part", nil, Condition{Up: true, Since: at(6)}},
 		{"all are up", []Condition{{Up: true, Since: at(2), Services: 1}, {Up: true, Since: at(3)}, {Up: true, Since: at(1), Services: 2}}, Condition{Up: true, Since: at(3), Services: 3}},
 		{"some are down", []Condition{
-			{Up: true, Since: at(9)}, {Since: at(5), Code: CodeDenied, Err: bad, Kept: 1}, {Since: at(4), Code: CodeFailed, Err: errors.New("other"), Kept: 2}, {Up: true, Since: at(1)},
-		}, Condition{Since: at(4), Code: CodeDenied, Err: bad, Kept: 3}},
+			{Up: true, Since: at(9)}, {Since: at(5), Code: CodeDenied, Err: bad, Kept: 1, Unusable: 3},
+			{Since: at(4), Code: CodeFailed, Err: errors.New("other"), Kept: 2, Doubted: 1}, {Up: true, Since: at(1), Doubted: 4, Unusable: 2},
+		}, Condition{Since: at(4), Code: CodeDenied, Err: bad, Kept: 3, Doubted: 5, Unusable: 5}},
 		{"one has not responded yet", []Condition{{Since: at(7)}, {Up: true, Since: at(8)}}, Condition{Since: at(7)}},
 	} {
 		if got := Join(at(6), c.parts...); got != c.want {

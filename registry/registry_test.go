@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,32 @@ func TestNewSnapshot(t *testing.T) {
 	}
 }
 
+// TestNormalizeShared: users of a list that is normal may normalize it at the same time. The race detector sees who writes.
+func TestNormalizeShared(t *testing.T) {
+	list := Normalize([]Endpoint{{Addr: "b:1"}, {Addr: "a:1", Weight: 2}})
+	var users sync.WaitGroup
+	for range 2 {
+		users.Go(func() {
+			if got := Normalize(list); len(got) != 2 || &got[0] != &list[0] {
+				t.Errorf("%+v is another list", got)
+			}
+		})
+	}
+	users.Wait()
+}
+
+// TestCheckNames: neither name may be longer than MaxName.
+func TestCheckNames(t *testing.T) {
+	for _, zone := range []int{0, MaxName, MaxName + 1} {
+		for _, node := range []int{0, MaxName, MaxName + 1} {
+			err := CheckNames(strings.Repeat("z", zone), strings.Repeat("n", node))
+			if (err == nil) != (zone <= MaxName && node <= MaxName) {
+				t.Errorf("%d bytes of zone and %d of node: %v", zone, node, err)
+			}
+		}
+	}
+}
+
 func TestStateNames(t *testing.T) {
 	for state, want := range map[State]string{
 		Pending: "pending", Registered: "registered", Withdrawn: "withdrawn", Closed: "closed", Failed: "failed", 99: "unknown",
@@ -58,6 +85,7 @@ func TestProtocols(t *testing.T) {
 }
 
 func TestParseAddr(t *testing.T) {
+	longLabel, longHost := strings.Repeat("a", 63), strings.Repeat("a.", 126)+"a"
 	for _, c := range []struct {
 		addr, canonical, host string
 		isIP                  bool
@@ -70,6 +98,10 @@ func TestParseAddr(t *testing.T) {
 		{"Replica-1.example.com:443", "replica-1.example.com:443", "replica-1.example.com", false},
 		{"compose_name:1", "compose_name:1", "compose_name", false},
 		{"localhost:65535", "localhost:65535", "localhost", false},
+		{"[fe80::1%azAZ09]:1", "[fe80::1%azAZ09]:1", "fe80::1%azAZ09", true},
+		{"az-AZ.09.1a.:1", "az-az.09.1a.:1", "az-az.09.1a.", false},
+		{longLabel + ":1", longLabel + ":1", longLabel, false},
+		{longHost + ":1", longHost + ":1", longHost, false},
 	} {
 		a, err := ParseAddr(c.addr)
 		if err != nil || a.String() != c.canonical || a.Host != c.host || a.IsIP != c.isIP {
@@ -79,7 +111,8 @@ func TestParseAddr(t *testing.T) {
 	for _, addr := range []string{
 		"", ":", ":80", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:http",
 		"0.0.0.0:80", "[::]:80", "224.0.0.1:80", "10.0.0.256:80", "10.1:80", "::1:80", "a b:80", "a..b:80", "-a:80", "a-:80",
-		"[fe80::9%\x1bc]:80", "[fe80::9%a b]:80", "[fe80::9%\u009b]:80", "http://a:80", "${POD_IP}:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 130) + "a:80",
+		"[fe80::9%\x1bc]:80", "[fe80::9%a b]:80", "[fe80::9%\u009b]:80", "http://a:80", "${POD_IP}:80", longLabel + "a:80", longHost + "a:80",
+		".:80", "a.1:80", "a@:80", "a`:80", "a[:80", "a{:80", "a/:80", "[fe80::9%@]:80", "[fe80::9%`]:80", "[fe80::9%{]:80", "[fe80::9%/]:80", "[fe80::9%:]:80",
 	} {
 		if a, err := ParseAddr(addr); err == nil {
 			t.Errorf("%q accepted as %q", addr, a)
@@ -150,7 +183,9 @@ func TestCacheIgnoresDamage(t *testing.T) {
 	for content, want := range map[string]bool{
 		good: true, "": false, good[:20]: false, good + "x": false, strings.Repeat(" ", maxRecord) + good: false,
 		strings.Replace(good, `"s"`, `"t"`, 1): false, strings.Replace(good, ":80", "", 1): false,
-		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1):        false,
+		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1): false, strings.Repeat(" ", maxRecord-len(good)) + good: true,
+		strings.Replace(good, "{", `{"changed":"9999-12-31T23:59:59-01:00",`, 1): false, strings.Replace(good, "{", `{"changed":"9999-12-31T23:59:59Z",`, 1): true,
+		strings.Replace(good, "{", `{"changed":"0000-01-01T00:00:00+01:00",`, 1): false, strings.Replace(good, "{", `{"changed":"0000-01-01T00:00:00Z",`, 1): true,
 		strings.Replace(good, `80"`, `80","Protocol":"smtp"`, 1): false, strings.Replace(good, `80"`, `80","Protocol":"dubbo"`, 1): true,
 	} {
 		must.WriteFile(t, filepath.Join(dir, "s.json"), content)
@@ -188,7 +223,8 @@ func TestCacheRetry(t *testing.T) {
 	})
 }
 
-// TestCacheLargeRecords: a record that could not be read again does not replace the last one.
+// TestCacheLargeRecords: a record that could not be read again does not replace the last one. The largest that can be read is
+// stored.
 func TestCacheLargeRecords(t *testing.T) {
 	endpoints := func(n, zone int) (all []Endpoint) {
 		for i := range n {
@@ -202,14 +238,14 @@ func TestCacheLargeRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			var log bytes.Buffer
-			for _, stored := range [][]Endpoint{endpoints(1, 0), large} {
+			for _, stored := range [][]Endpoint{endpoints(MaxListed, 0), large} {
 				c, err := OpenCache(dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				c.Store(Record{Service: "s", Endpoints: stored})
 				c.Close()
-				if rec, ok := c.Load("s"); !ok || len(rec.Endpoints) != 1 {
+				if rec, ok := c.Load("s"); !ok || len(rec.Endpoints) != MaxListed {
 					t.Errorf("loaded %d endpoints, %t", len(rec.Endpoints), ok)
 				}
 			}
