@@ -9,12 +9,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// noConnections counts how often it was retired.
-type noConnections struct{ retired int }
+// noConnections counts how often it was retired. Its largest connection holds so many bytes.
+type noConnections struct {
+	retired    int
+	held, each int
+	holder     shard.Holder
+}
 
-func (n *noConnections) Retire()                           { n.retired++ }
-func (*noConnections) Connections() int                    { return 1 }
-func (*noConnections) Largest() (_, _ int, _ shard.Holder) { return 0, 0, nil }
+func (n *noConnections) Retire()                             { n.retired++ }
+func (*noConnections) Connections() int                      { return 1 }
+func (n *noConnections) Largest() (_, _ int, _ shard.Holder) { return n.held, n.each, n.holder }
 
 // TestEndpointLate: an endpoint has no connections and no counts before an attempt, and connections that are made after its
 // removal are retired. What was sent by one protocol may end when the endpoint has another.

@@ -3,7 +3,9 @@ package service
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -33,5 +35,39 @@ func TestJoinRandom(t *testing.T) {
 		if wants := c.sessions.Keys != nil; (key != 0) != wants {
 			t.Errorf("%s: key %d", name, key)
 		}
+	}
+}
+
+// TestOfStream: a stream gets what a request of its session would: the endpoint of a sticky cookie, which is removed, and the key,
+// with a cookie if it begins a session.
+func TestOfStream(t *testing.T) {
+	session := affinity.New(&config.LB{Policy: config.LBConsistentHash, Hash: config.Hash{Cookie: "k", TTL: time.Hour}})
+	sticky := affinity.NewSticky(&config.Sticky{Cookie: "s", Secret: "secret"})
+	for name, c := range map[string]struct {
+		sessions *Sessions
+		cookie   string
+		pin      string
+		left     string // of the cookies of the request
+		isKeyed  bool
+		begins   bool
+	}{
+		"nothing":       {nil, "s=x", "", "s=x", false, false},
+		"sticky":        {&Sessions{Sticky: sticky}, "a=b; s=x", "x", "a=b", false, false},
+		"sticky, none":  {&Sessions{Sticky: sticky}, "a=b", "", "a=b", false, false},
+		"key":           {&Sessions{Keys: session}, "k=1", "", "k=1", true, false},
+		"a new session": {&Sessions{Keys: session, Sticky: sticky}, "s=x; a=b", "x", "a=b", true, true},
+	} {
+		req := &protocol.Request{Headers: []protocol.Header{{Name: []byte("cookie"), Value: []byte(c.cookie)}}}
+		of := c.sessions.OfStream(req, "10.0.0.1:1", true, rand.NewPCG(1, 2))
+		left := string(protocol.Find(req.Headers, "cookie"))
+		if of.Pin != c.pin || left != c.left || (of.Key != 0) != c.isKeyed || (len(of.Cookie) > 0) != c.begins || of.Secure != (c.sessions != nil) {
+			t.Errorf("%s: %+v, left %q", name, of, left)
+		}
+	}
+	// A request that is no beginning has no cookie, and a random key.
+	ss, rng := &Sessions{Keys: session}, rand.NewPCG(1, 2)
+	cookie, key := ss.Key([]byte("kept"), &protocol.Request{}, "", false, false, rng)
+	if want := rand.NewPCG(1, 2).Uint64(); string(cookie) != "kept" || key != want {
+		t.Errorf("cookie %q, key %d, want %d", cookie, key, want)
 	}
 }

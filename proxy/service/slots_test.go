@@ -12,19 +12,46 @@ import (
 )
 
 // stillLoop is a Loop whose time the test advances. The test runs deferred and posted
-// functions.
+// functions, and fires timers.
 type stillLoop struct {
 	flushes loop.Flushes
 	posts   []func()
-	now     time.Duration // since second 1
+	timers  map[*loop.Timer]time.Duration // when they are due
+	now     time.Duration                 // since second 1
 }
 
 func (l *stillLoop) Now() time.Duration                        { return time.Second + l.now }
-func (l *stillLoop) After(time.Duration, *loop.Timer)          {}
-func (l *stillLoop) Stop(*loop.Timer)                          {}
+func (l *stillLoop) Stop(t *loop.Timer)                        { delete(l.timers, t) }
 func (l *stillLoop) Defer(f *loop.Flush)                       { l.flushes.Add(f) }
 func (l *stillLoop) Dial(string, time.Duration, loop.Receiver) {}
 func (l *stillLoop) Post(f func())                             { l.posts = append(l.posts, f) }
+
+func (l *stillLoop) After(d time.Duration, t *loop.Timer) {
+	if l.timers == nil {
+		l.timers = make(map[*loop.Timer]time.Duration)
+	}
+	l.timers[t] = l.Now() + d
+}
+
+// advance lets time pass, and fires the timers that are due then.
+func (l *stillLoop) advance(d time.Duration) {
+	l.now += d
+	for t, due := range l.timers {
+		if due <= l.Now() {
+			delete(l.timers, t)
+			t.Fire()
+		}
+	}
+}
+
+// runPosts runs the functions that were posted.
+func (l *stillLoop) runPosts() {
+	posts := l.posts
+	l.posts = nil
+	for _, do := range posts {
+		do()
+	}
+}
 
 // servicesOn returns a service on each of the loops.
 func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Service {
@@ -138,10 +165,7 @@ func TestTiedHedgesLast(t *testing.T) {
 			for _, f := range l.flushes.Take() {
 				f.Do()
 			}
-			for _, do := range l.posts {
-				do()
-			}
-			l.posts = nil
+			l.runPosts()
 		}
 	}
 	want := []string{"primary 1", "retry", "primary 2", "primary 3", "tied 1", "tied 2", "batch"}

@@ -1,0 +1,217 @@
+package service
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// withEndpoints gives the service an endpoint for each of the connections; nil stands for none yet.
+func withEndpoints(s *Service, all ...*noConnections) {
+	next := 0
+	s.connectors = Protocols{"": {Connector: func(*Service, *Endpoint) Connections {
+		next++
+		return all[next-1]
+	}}}
+	var targets []lb.Target
+	for i := range all {
+		targets = append(targets, lb.Target{Addr: string(rune('a' + i))})
+	}
+	s.Set.Update(targets)
+	for i, c := range all {
+		s.adopt(s.Set.At(i), "http")
+		if own := s.Set.At(i).Ext.(*Endpoint); c != nil {
+			own.Upstream()
+		} else {
+			next++
+		}
+	}
+}
+
+// holder is a shard.Holder by name.
+type holder string
+
+func (holder) ShedLargest() bool { return false }
+func (holder) CloseNow()         {}
+
+// TestLargest: the connection that holds the most for each of its requests, if that is more than a rank.
+func TestLargest(t *testing.T) {
+	s, _ := newTestService(t)
+	withEndpoints(s, &noConnections{held: 90, each: 9, holder: holder("a")}, nil, &noConnections{held: 20, each: 20, holder: holder("c")},
+		&noConnections{held: 60, each: 60}, &noConnections{held: 20, each: 20, holder: holder("e")})
+	for _, c := range []struct {
+		rank, held, each int
+		holder           shard.Holder
+	}{{0, 20, 20, holder("c")}, {19, 20, 20, holder("c")}, {20, 0, 20, nil}} {
+		if held, each, h := s.Largest(c.rank); held != c.held || each != c.each || h != c.holder {
+			t.Errorf("above %d: %v holds %d, %d each", c.rank, h, held, each)
+		}
+	}
+}
+
+// TestRetire: the connections to all endpoints are retired.
+func TestRetire(t *testing.T) {
+	s, _ := newTestService(t)
+	a, c := &noConnections{}, &noConnections{}
+	withEndpoints(s, a, nil, c)
+	s.Retire()
+	if a.retired != 1 || c.retired != 1 || !s.Set.At(1).Ext.(*Endpoint).retired {
+		t.Errorf("retired %d and %d times", a.retired, c.retired)
+	}
+}
+
+// TestPickAgain: a retry goes to an endpoint that was not tried, else to another than where the latest attempt failed, else there.
+func TestPickAgain(t *testing.T) {
+	s, _ := newTestService(t)
+	s.Set.Update([]lb.Target{{Addr: "a"}, {Addr: "b"}})
+	a, b := s.Set.At(0), s.Set.At(1)
+	for _, c := range []struct{ tried, failed []*lb.Endpoint }{
+		{[]*lb.Endpoint{a}, []*lb.Endpoint{b}}, {[]*lb.Endpoint{a, b}, []*lb.Endpoint{a}},
+	} {
+		if !s.HasOther(c.tried[:1]) || s.HasOther([]*lb.Endpoint{b, a}) {
+			t.Errorf("%d tried: another is there: %t", len(c.tried), s.HasOther(c.tried[:1]))
+		}
+		if got := s.Pick(s.Query(0, c.tried), c.failed); got != b {
+			t.Errorf("%d tried: picked %s", len(c.tried), got.Addr)
+		}
+	}
+	s.Set.Update([]lb.Target{{Addr: "b"}})
+	if got := s.Pick(s.Query(0, []*lb.Endpoint{b}), []*lb.Endpoint{b}); got != b {
+		t.Errorf("picked %v of one that has failed", got)
+	}
+}
+
+// TestLoadReported: requests that wait for a slot are said apart, and batch requests that wait are no load.
+func TestLoadReported(t *testing.T) {
+	s, l := newTestService(t)
+	if got, want := s.Load(), (lb.Load{SinceResponse: -1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	s.Shared.pending.Store(5)
+	s.Shared.streams.Store(2)
+	for _, isBatch := range []bool{true, false, false} {
+		s.Shared.slots.Waiting.Add(isBatch)
+	}
+	s.Responded(l.Now(), 0)
+	l.now += 3 * time.Millisecond
+	if got, want := s.Load(), (lb.Load{Pending: 6, Queued: 2, SinceResponse: 3 * time.Millisecond}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	s.Took(l.Now(), 20*time.Millisecond)
+	s.Responded(l.Now()+time.Second, 0) // of a loop whose clock is ahead
+	s.Shared.pending.Store(0)
+	s.Shared.streams.Store(0)
+	if got, want := s.Load(), (lb.Load{Queued: 2, Latency: 20 * time.Millisecond}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestWatched: a service counts by the millisecond once it is asked, and for ten seconds after the last time. A few
+// services of a loop do so at a time.
+func TestWatched(t *testing.T) {
+	first, l := newTestService(t)
+	services := []*Service{first}
+	for range maxWatched {
+		services = append(services, newService(first.Shard, "", nil, NewMember(config.DefaultService("s"), Member{}, 1)))
+	}
+	serve := func(s *Service) {
+		s.Arrived(l.Now(), 10)
+		s.Concluded(l.Now(), stats.Outcome2xx, 20, 3*time.Millisecond, true)
+		s.Arrived(l.Now(), 1)
+		s.Concluded(l.Now(), stats.OutcomeCancelled, 2, time.Minute, false)
+	}
+	for i, s := range services {
+		serve(s)
+		if m, ok := s.Milliseconds(0); ok != (i < maxWatched) || ok && m.End() != int64(l.Now()/time.Millisecond) {
+			t.Errorf("service %d: %t, up to %d", i, ok, m.End())
+		}
+	}
+	for _, s := range services {
+		serve(s)
+	}
+	at := int64(l.Now() / time.Millisecond)
+	l.advance(time.Millisecond)
+	m, ok := first.Milliseconds(at)
+	if !ok || len(m.List) != 1 {
+		t.Fatalf("%+v, %t", m, ok)
+	}
+	if got := m.List[0]; got.Arrivals != 2 || got.Answers != 1 || got.BytesIn != 11 || got.BytesOut != 20 || got.Worst != 3*time.Millisecond {
+		t.Errorf("counted %+v", got)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		count int // of services
+	}{{watchTime - time.Millisecond - 1, maxWatched}, {1, 1}} {
+		l.advance(step.after)
+		n := 0
+		for _, s := range services {
+			if s.watched != nil {
+				n++
+			}
+		}
+		if n != step.count || first.watched == nil {
+			t.Errorf("%d services count, want %d", n, step.count)
+		}
+	}
+	if _, ok := services[maxWatched].Milliseconds(0); !ok || first.Shard.Watched != 2 {
+		t.Errorf("%d services count", first.Shard.Watched)
+	}
+	s := first.Stats
+	if s.Requests != 4 || s.BytesIn != 22 || s.BytesOut != 44 || s.Outcomes[stats.Outcome2xx] != 2 || s.Outcomes[stats.OutcomeCancelled] != 2 || s.Latency.Count() != 2 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// TestTotals: a report of totals has no endpoints.
+func TestTotals(t *testing.T) {
+	s, l := newTestService(t)
+	withEndpoints(s, nil, nil)
+	s.Arrived(l.Now(), 10)
+	if r := s.Report(stats.Totals); r.Name != "s" || r.Stats.Requests != 1 || len(r.Endpoints) != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := s.Report(stats.Counters); len(r.Endpoints) != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestUpdate: a service is known once each loop has a snapshot. A loop ignores a snapshot that another has overtaken.
+func TestUpdate(t *testing.T) {
+	loops := []*stillLoop{{}, {}}
+	services := servicesOn(config.Default(), config.DefaultService("s"), loops)
+	shared := services[0].Shared
+	snapshot := func(addrs ...string) *registry.Snapshot {
+		var all []registry.Endpoint
+		for _, addr := range addrs {
+			all = append(all, registry.Endpoint{Addr: addr, Weight: 1, Down: addr == "down"})
+		}
+		return registry.NewSnapshot("s", registry.SourceLive, time.Unix(1, 0), all)
+	}
+	first, second := snapshot("a", "down"), snapshot("a", "b")
+	if shared.Known() || shared.Newest() != nil {
+		t.Error("known before a snapshot")
+	}
+	shared.Update(second, "")
+	shared.Update(first, "")
+	if loops[0].runPosts(); shared.Known() {
+		t.Error("known although a loop has no snapshot")
+	}
+	if loops[1].runPosts(); !shared.Known() || shared.Newest() != first {
+		t.Error("not known")
+	}
+	for i, s := range services {
+		if s.Set.Len() != 2 || s.Version != second.Version {
+			t.Errorf("loop %d: %d endpoints of version %d", i, s.Set.Len(), s.Version)
+		}
+	}
+	shared.Update(first.Again(), "")
+	loops[0].runPosts()
+	if s := services[0]; s.Set.Len() != 1 || s.Set.At(0).Addr != "a" {
+		t.Errorf("%d endpoints: one is down", s.Set.Len())
+	}
+}
