@@ -56,6 +56,13 @@ func TestRespond(t *testing.T) {
 		if e := NewEdits(&plans[0]); e != nil {
 			res.Headers, _ = e.Response.Apply(res.Headers, &Values{}, nil)
 		}
+		var alone protocol.Response // made without a plan
+		made, edits := NewResponse(&plans[0].Route.Respond)
+		made.Fill(&alone, nil, nil)
+		alone.Headers, _ = edits.Apply(alone.Headers, &Values{}, nil)
+		if alone.Status != res.Status || string(alone.Body) != string(res.Body) || fmt.Sprintf("%q", alone.Headers) != fmt.Sprintf("%q", res.Headers) {
+			t.Errorf("%s: without a plan %+v", c.route, alone)
+		}
 		got := fmt.Sprintf("%d %q %q", res.Status, protocol.Find(res.Headers, "content-type"), res.Body)
 		if got != c.want || string(buf[:4]) != "kept" || len(res.Headers) > 1 {
 			t.Errorf("%s: %s, want %s; %q", c.route, got, c.want, res.Headers)
@@ -127,6 +134,47 @@ func TestPlansOfAnswers(t *testing.T) {
 		if Compare(after, before, kept); after[0].Before != 0 || after[0].Same != c.same {
 			t.Errorf("%s after %s: before %d, same %t", c.after, c.before, after[0].Before, after[0].Same)
 		}
+	}
+}
+
+// TestPlansContinue: a plan continues that with the same requests and service, if its service is kept. It is the same if all that
+// the route does is, and if the services of its filters are kept.
+func TestPlansContinue(t *testing.T) {
+	plan := func(change func(p *Plan)) []Plan {
+		p := Plan{
+			Service: "s", Match: &config.Match{Path: "/"}, Route: &config.Route{}, Policy: &config.Policy{Timeout: 1},
+			Others: map[string]*config.Policy{"t": {Timeout: 2}},
+		}
+		change(&p)
+		return []Plan{p}
+	}
+	for name, c := range map[string]struct {
+		change func(p *Plan)
+		lost   string // the service that is not kept
+		before int
+		same   bool
+	}{
+		"nothing changes":       {func(*Plan) {}, "", 0, true},
+		"another route":         {func(p *Plan) { p.Index = 3 }, "", 0, true},
+		"of a listener":         {func(p *Plan) { p.Index = -1 }, "", -1, false},
+		"another match":         {func(p *Plan) { p.Match = &config.Match{Path: "/a"} }, "", -1, false},
+		"another service":       {func(p *Plan) { p.Service = "u" }, "", -1, false},
+		"the service is lost":   {func(*Plan) {}, "s", -1, false},
+		"another policy":        {func(p *Plan) { p.Policy = &config.Policy{Timeout: 3} }, "", 0, false},
+		"another action":        {func(p *Plan) { p.Route = &config.Route{Rewrite: config.Rewrite{Path: "/"}} }, "", 0, false},
+		"another filter policy": {func(p *Plan) { p.Others = map[string]*config.Policy{"t": {Timeout: 3}} }, "", 0, false},
+		"a filter's is lost":    {func(*Plan) {}, "t", 0, false},
+		"it invalidates":        {func(p *Plan) { p.Invalidates = true }, "", 0, false},
+	} {
+		after := plan(c.change)
+		Compare(after, plan(func(*Plan) {}), func(service string) bool { return service != c.lost })
+		if p := &after[0]; p.Before != c.before || p.Same != c.same {
+			t.Errorf("%s: before %d, same %t", name, p.Before, p.Same)
+		}
+	}
+	twice := append(plan(func(*Plan) {}), plan(func(*Plan) {})...)
+	if Compare(twice, plan(func(*Plan) {}), func(string) bool { return true }); twice[0].Before != 0 || twice[1].Before != -1 || twice[1].Same {
+		t.Errorf("two plans continue one: %d and %d", twice[0].Before, twice[1].Before)
 	}
 }
 

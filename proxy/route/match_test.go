@@ -17,7 +17,7 @@ func parseRoutes(t testing.TB, routes string) (*Table, []Plan) {
 	cfg, err := config.Parse("test", []byte(`
 listeners: [{name: in, address: "127.0.0.1:1", protocol: http}]
 routes: [`+routes+`]
-services: {s: {discover: static, endpoints: ["127.0.0.1:2"]}}`), func(string) (string, bool) { return "", false })
+services: {s: {discover: static, endpoints: ["127.0.0.1:2"]}, dubbo: {discover: static, protocol: dubbo, endpoints: ["127.0.0.1:3"]}}`), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +33,12 @@ func request(target string, headers ...string) *protocol.Request {
 		name, value, _ := strings.Cut(h, ":")
 		req.Headers = append(req.Headers, protocol.Header{Name: []byte(name), Value: []byte(strings.TrimSpace(value))})
 	}
+	return req
+}
+
+// by returns the request with another method.
+func by(method string, req *protocol.Request) *protocol.Request {
+	req.Method = []byte(method)
 	return req
 }
 
@@ -63,6 +69,12 @@ func TestMatchConditions(t *testing.T) {
 		{`path: /v1, regex: ".*[.]html"`,
 			[]*protocol.Request{request("h/v1/a.html")}, []*protocol.Request{request("h/v2/a.html"), request("h/v1/a")}},
 		{`regex: "/.*"`, []*protocol.Request{request("h/" + long[1:])}, []*protocol.Request{request("h/" + long)}},
+		{`method: [GET, POST]`,
+			[]*protocol.Request{request("h/"), by("POST", request("h/"))}, []*protocol.Request{by("PUT", request("h/")), by("get", request("h/")), by("CONNECT", request("h/"))}},
+		{`method: [CONNECT, PUT]`, []*protocol.Request{by("CONNECT", request("h/"))}, []*protocol.Request{request("h/")}},
+		{`path: /`, []*protocol.Request{request("h/"), by("X", request("h/a"))}, []*protocol.Request{by("CONNECT", request("h/")), request("h*")}},
+		{`prefix_text: /a/`, []*protocol.Request{request("h/a/"), request("h/a/b")}, []*protocol.Request{request("h/a"), request("h/a?/")}},
+		{`path: /a/`, []*protocol.Request{request("h/a"), request("h/a?x"), request("h/a/b")}, []*protocol.Request{request("h/ab"), request("h/")}},
 		{`header: {X-A: b}`,
 			[]*protocol.Request{request("h/", "x-a: b")}, []*protocol.Request{request("h/"), request("h/", "x-a: b", "x-a: c")}},
 		{`header: {x-a: {exact: ""}}`, []*protocol.Request{request("h/", "x-a:")}, []*protocol.Request{request("h/"), request("h/", "x-a: b")}},
@@ -102,6 +114,65 @@ func TestMatchConditions(t *testing.T) {
 			if got := plan == 0; got != want || trial.Takes != want || met != want {
 				t.Errorf("%s: %.60s%.60s %.60q: %t, want %t; explained as %t by %.200v", c.match, req.Authority, req.Path, req.Headers, got, want, trial.Takes, trial.Conditions)
 			}
+		}
+	}
+}
+
+// TestExplain: each condition is said, with what the request has.
+func TestExplain(t *testing.T) {
+	table, _ := parseRoutes(t, `
+{match: {service: a}, service: dubbo}, {match: {method: [PUT]}, service: s},
+{match: {host: "*.a", path: /v/, method: [GET, PUT], regex: "/v/.*", query: {q: "1", r: {regex: "x"}},
+  header: {a: {not: {prefix: b}}, b: {present: false}, c: {present: true}}}, service: s},
+{match: {host: b.a, prefix_text: /v}, service: s}, {service: s}`)
+	for _, c := range []struct {
+		req  *protocol.Request
+		want string
+	}{
+		{request("B.a:80/v/1?q=%31", "a: c", "c: 1", "c: 2"), `
+0 false [{a Dubbo call HTTP false}]
+1 false [{method PUT GET false}]
+2 false [{host *.a B.a true} {path /v /v/1 true} {header a: not prefix "b" "c" true} {header b: not present none true} {header c: present "1, 2" true} {method GET or PUT GET true} {query q: "1" "1" true} {query r: regex "x" none false} {regex of the path "/v/.*" /v/1 true}]
+3 true [{host b.a B.a true} {text of the path /v /v/1 true}]`},
+		{by("CONNECT", request("c:1/")), `
+0 false [{a Dubbo call HTTP false} {any method but CONNECT CONNECT false}]
+1 false [{method PUT CONNECT false}]
+2 false [{host *.a c false} {path /v / false} {header a: not prefix "b" none true} {header b: not present none true} {header c: present none false} {method GET or PUT CONNECT false} {query q: "1" none false} {query r: regex "x" none false} {regex of the path "/v/.*" / false}]
+3 false [{host b.a c false} {text of the path /v / false} {any method but CONNECT CONNECT false}]
+4 false [{any method but CONNECT CONNECT false}]`},
+	} {
+		got := ""
+		for _, trial := range table.Explain(c.req) {
+			got += fmt.Sprintf("\n%d %t %v", trial.Plan, trial.Takes, trial.Conditions)
+		}
+		if got != c.want {
+			t.Errorf("%s\nwant%s", got, c.want)
+		}
+	}
+}
+
+// TestTakesHost: which routes may take requests to a host, and whether any takes others than CONNECT.
+func TestTakesHost(t *testing.T) {
+	named, _ := parseRoutes(t, `
+{match: {host: a, path: /x}, service: s}, {match: {host: "*.b", method: [CONNECT]}, service: s},
+{match: {host: c.b, method: [CONNECT, GET]}, service: s}, {match: {service: d}, service: dubbo}`)
+	all, _ := parseRoutes(t, `{match: {host: a, path: /x}, service: s}, {match: {path: /x}, service: s}, {match: {host: a}, service: s}`)
+	for _, c := range []struct {
+		table *Table
+		host  string
+		takes bool
+		each  string // the first two
+	}{
+		{named, "A.:80", true, "0 true,"}, {named, "x.b", false, "1 true,"}, {named, "c.b", true, "1 true,2 true,"}, {named, "d", false, ""},
+		{all, "a", true, "0 true,1 false,"}, {all, "b", true, "1 false,"},
+	} {
+		each := ""
+		c.table.EachOfHost([]byte(c.host), func(plan int, named bool) bool {
+			each += fmt.Sprint(plan, " ", named, ",")
+			return strings.Count(each, ",") < 2
+		})
+		if takes := c.table.TakesHost([]byte(c.host)); takes != c.takes || each != c.each {
+			t.Errorf("%s: taken %t, by %s; want %t, by %s", c.host, takes, each, c.takes, c.each)
 		}
 	}
 }
