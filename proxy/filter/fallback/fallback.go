@@ -28,7 +28,7 @@ type filter struct {
 
 	to    *exchange.Route
 	asked map[*exchange.Exchange]*question // by the request, and by its copy
-	free  []*question
+	free  shard.FreeList[*question]
 }
 
 // question is a request of which another service has a copy.
@@ -163,9 +163,9 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 		f.counts.FallbackFailed[q.reason]++
 		return false
 	}
-	kept := &question{}
-	if n := len(f.free); n > 0 {
-		kept, f.free = f.free[n-1], f.free[:n-1]
+	kept, ok := f.free.Take()
+	if !ok {
+		kept = &question{}
 	}
 	c, now := f.pool.Copies.New(ex), f.shard.Loop.Now()
 	left := f.policy.Timeout
@@ -180,9 +180,6 @@ func (f *filter) ask(ex *exchange.Exchange, q question) bool {
 	return true
 }
 
-// maxFree bounds the list of questions for the next requests.
-const maxFree = 256
-
 // take forgets the question of a request or of its copy, and returns it. ok is false if it has ended.
 func (f *filter) take(ex *exchange.Exchange) (q question, ok bool) {
 	kept := f.asked[ex]
@@ -193,9 +190,7 @@ func (f *filter) take(ex *exchange.Exchange) (q question, ok bool) {
 	delete(f.asked, q.request)
 	delete(f.asked, q.copy)
 	*kept = question{}
-	if len(f.free) < maxFree {
-		f.free = append(f.free, kept)
-	}
+	f.free.Put(kept)
 	return q, true
 }
 

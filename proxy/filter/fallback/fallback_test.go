@@ -312,13 +312,15 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestInjectedAbort: a fallback can be tried with a fault.
+// TestInjectedAbort: a fallback can be tried with a fault. Faults that are no 5xx are none for a fallback.
 func TestInjectedAbort(t *testing.T) {
-	m := newMesh(t, true, static+"}, fault: {abort: 503", "", "")
-	if got := do(m, m.Get("/")); got != "203 5xx" {
-		t.Errorf("got %s", got)
+	for abort, want := range map[int]string{418: "418 fault-injected", 499: "499 fault-injected", 500: "203 5xx", 503: "203 5xx"} {
+		m := newMesh(t, true, fmt.Sprintf("%s}, fault: {abort: %d", static, abort), "", "")
+		if got := do(m, m.Get("/")); got != want {
+			t.Errorf("abort %d: got %s, want %s", abort, got, want)
+		}
+		m.Settled()
 	}
-	m.Settled()
 }
 
 // TestMirrored: a route may send copies and have a fallback, also by the same service.

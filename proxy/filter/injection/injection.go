@@ -23,8 +23,8 @@ type filter struct {
 	abort      *fault.Failure // nil means none
 	abortShare float64
 
-	waiting map[*exchange.Exchange]*wait
-	free    []*wait
+	waiting map[*exchange.Exchange]*wait // those of requests that have not ended
+	free    shard.FreeList[*wait]
 }
 
 // wait is the delay of one request.
@@ -52,7 +52,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 }
 
 func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
-	if f.delay > 0 && f.shard.Draw(f.delayShare) {
+	if f.delay != 0 && f.shard.Draw(f.delayShare) {
 		f.counts.Delayed++
 		ex.Injected |= stats.InjectedDelay
 		f.hold(ex)
@@ -61,11 +61,12 @@ func (f *filter) Request(ex *exchange.Exchange) exchange.Next {
 	return f.mayAbort(ex)
 }
 
-// End implements exchange.Filter. It forgets a request that waits.
+// End implements exchange.Filter. It forgets a request that waits or has waited.
 func (f *filter) End(ex *exchange.Exchange) {
 	if w := f.waiting[ex]; w != nil {
 		f.shard.Loop.Stop(&w.timer)
-		f.release(w)
+		delete(f.waiting, ex)
+		f.free.Put(w)
 	}
 }
 
@@ -74,10 +75,8 @@ func (*filter) Retire() {}
 
 // hold delays a request.
 func (f *filter) hold(ex *exchange.Exchange) {
-	var w *wait
-	if n := len(f.free); n > 0 {
-		w, f.free = f.free[n-1], f.free[:n-1]
-	} else {
+	w, ok := f.free.Take()
+	if !ok {
 		w = &wait{}
 		w.timer.Fire = func() { f.onDelay(w) }
 	}
@@ -87,21 +86,8 @@ func (f *filter) hold(ex *exchange.Exchange) {
 }
 
 func (f *filter) onDelay(w *wait) {
-	ex := w.ex
-	f.release(w)
-	if f.mayAbort(ex) == exchange.Continue {
-		ex.Resume()
-	}
-}
-
-// maxFree bounds the list of waits for the next requests.
-const maxFree = 256
-
-func (f *filter) release(w *wait) {
-	delete(f.waiting, w.ex)
-	w.ex = nil
-	if len(f.free) < maxFree {
-		f.free = append(f.free, w)
+	if f.mayAbort(w.ex) == exchange.Continue {
+		w.ex.Resume()
 	}
 }
 
