@@ -167,3 +167,65 @@ func TestDoubts(t *testing.T) {
 		expect("believed", 0, 0)
 	})
 }
+
+// TestQuestions: the endpoints of the cache are those of a start, until the source is heard. Endpoints that the source holds, and
+// records that can't be used, are counted.
+func TestQuestions(t *testing.T) {
+	dir := t.TempDir()
+	remember(t, dir, list(9))
+	synctest.Test(t, func(t *testing.T) {
+		cache := openCache(t, dir)
+		defer cache.Close()
+		var tally registry.Tally
+		var got log
+		l := Options{Cache: cache, Origin: "here", Tally: &tally}.Watch("compute", got.notify)
+		if l.Service() != "compute" || !slices.Equal(l.Cached(), list(9)) {
+			t.Errorf("%s has %+v in the cache", l.Service(), l.Cached())
+		}
+		l.SetHeld(2)
+		l.SetUnusable(3)
+		l.Set(list(1, 2, 3), AfterChange)
+		var now registry.Condition
+		if tally.Add(&now); now.Kept != 2 || now.Doubted != 1 || now.Unusable != 3 || l.Cached() != nil {
+			t.Errorf("%+v, and %+v in the cache", now, l.Cached())
+		}
+		l.SetHeld(0)
+		l.Set(list(1), AfterChange)
+		now = registry.Condition{}
+		if tally.Add(&now); now.Kept != 0 || now.Doubted != 0 {
+			t.Errorf("%+v", now)
+		}
+		l.Close()
+	})
+}
+
+// TestConfirmed: a list that the source confirms is as old as the cache says, and another one is new.
+func TestConfirmed(t *testing.T) {
+	dir := t.TempDir()
+	for name, ports := range map[string]int{"confirmed": 9, "another": 8} {
+		var cached time.Time
+		synctest.Test(t, func(t *testing.T) {
+			cached = time.Now()
+			remember(t, dir, list(9))
+			time.Sleep(time.Hour)
+			cache := openCache(t, dir)
+			defer cache.Close()
+			var last *registry.Snapshot
+			l := Options{Cache: cache, Origin: "here", Wait: time.Minute}.Watch("compute", func(s *registry.Snapshot) { last = s })
+			if time.Sleep(time.Minute - 1); last != nil {
+				t.Errorf("%s: the cache is used before the wait is over", name)
+			}
+			time.Sleep(2)
+			synctest.Wait()
+			if last == nil || !last.Changed.Equal(cached) {
+				t.Fatalf("%s: %+v from the cache", name, last)
+			}
+			time.Sleep(time.Hour)
+			l.Set(list(ports), AfterChange)
+			if want := map[int]time.Time{9: cached, 8: time.Now()}[ports]; !last.Changed.Equal(want) || last.Source != registry.SourceLive {
+				t.Errorf("%s: changed at %v, want %v", name, last.Changed, want)
+			}
+			l.Close()
+		})
+	}
+}
