@@ -27,7 +27,6 @@ const (
 	batch      = 256
 	batchBytes = 1 << 20
 
-	maxFree = 1024 // length of the free lists
 	maxKept = 1024 // bytes of a key, and members, of a flight on its list
 
 	// aloneFor is how long requests are sent at once after a response that they could not share.
@@ -48,8 +47,8 @@ type filter struct {
 	waiting     int
 	alone       [aloneSlots]alone // by hash
 	key         []byte            // scratch
-	freeFlights []*flight
-	freeMembers []*member
+	freeFlights shard.FreeList[*flight]
+	freeMembers shard.FreeList[*member]
 }
 
 // alone is a key whose responses were not shared lately.
@@ -118,10 +117,8 @@ func (f *filter) appendKey(dst []byte, ex *exchange.Exchange) []byte {
 
 // join makes ex a member of a flight.
 func (f *filter) join(ex *exchange.Exchange, fl *flight) *member {
-	var m *member
-	if n := len(f.freeMembers); n > 0 {
-		m, f.freeMembers = f.freeMembers[n-1], f.freeMembers[:n-1]
-	} else {
+	m, ok := f.freeMembers.Take()
+	if !ok {
 		m = new(member)
 	}
 	*m = member{ex: ex, flight: fl}
@@ -134,9 +131,7 @@ func (f *filter) leave(m *member) {
 	delete(f.members, m.ex)
 	m.flight.remove(m)
 	*m = member{}
-	if len(f.freeMembers) < maxFree {
-		f.freeMembers = append(f.freeMembers, m)
-	}
+	f.freeMembers.Put(m)
 }
 
 // End implements exchange.Filter. If nobody leads any more, one that waits does.

@@ -165,6 +165,46 @@ func TestTwoLeaders(t *testing.T) {
 	check(m, got, 2, calls...)
 }
 
+// TestSecondLeaderLeaves: if the client of the second request leaves while the first is late, a third one is sent.
+func TestSecondLeaderLeaves(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, 0)
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration {
+			return map[bool]time.Duration{true: 10 * time.Second, false: time.Millisecond}[*got <= 2]
+		}
+	}
+	second := 0
+	count := m.Apps[0].OnRequest
+	for _, a := range m.Apps {
+		a.OnRequest = func(req *protocol.Request) {
+			count(req)
+			second, _ = strconv.Atoi(string(protocol.Find(req.Headers, "x-id")))
+		}
+	}
+	var calls []*proxytest.Call
+	for i := range 10 {
+		calls = append(calls, m.Get("/x", fmt.Sprint("x-id: ", i)).Same())
+	}
+	clients := send(m, calls...)
+	m.RunUntil("a second request", func() bool { return *got == 2 })
+	clients[second].Leave()
+	check(m, got, 3, slices.Delete(slices.Clone(calls), second, second+1)...)
+	late := slices.DeleteFunc(calls, func(c *proxytest.Call) bool { return c.Took < 100*time.Millisecond })
+	if len(late) != 1 {
+		t.Errorf("%d calls are late, want the first one", len(late))
+	}
+}
+
+// TestNoneIsLeftToLead: when the first request is late and nobody waits any more, no second one is sent.
+func TestNoneIsLeftToLead(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, 100*time.Millisecond)
+	calls := crowd(m, 2)
+	clients := send(m, calls...)
+	m.RunUntil("a request", func() bool { return *got == 1 })
+	clients[1].Leave()
+	check(m, got, 1, calls[0])
+}
+
 // TestLeaderLeaves: if the client leaves whose request was sent, another request is sent.
 func TestLeaderLeaves(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)

@@ -69,10 +69,8 @@ type member struct {
 
 // open begins a flight.
 func (f *filter) open(hash uint64, now time.Duration) *flight {
-	var fl *flight
-	if n := len(f.freeFlights); n > 0 {
-		fl, f.freeFlights = f.freeFlights[n-1], f.freeFlights[:n-1]
-	} else {
+	fl, ok := f.freeFlights.Take()
+	if !ok {
 		fl = &flight{filter: f, state: landed}
 		fl.timer.Fire = fl.onTimer
 	}
@@ -100,8 +98,8 @@ func (fl *flight) end() {
 		fl.res.Release()
 	}
 	fl.res, fl.failure = nil, nil
-	if len(f.freeFlights) < maxFree && cap(fl.key) <= maxKept && cap(fl.waiting) <= maxKept {
-		f.freeFlights = append(f.freeFlights, fl)
+	if cap(fl.key) <= maxKept && cap(fl.waiting) <= maxKept {
+		f.freeFlights.Put(fl)
 	}
 }
 
