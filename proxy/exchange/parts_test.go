@@ -1,0 +1,310 @@
+package exchange
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/allow"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// onLoop calls do on a loop with a shard, whose process has memory.
+func onLoop(do func(w *shard.Shard)) {
+	l := sim.New(1).Loop("a")
+	l.Do(func() {
+		cfg := config.Default()
+		w := shard.New(new(shard.Process), 0, l, slog.New(slog.DiscardHandler), 1)
+		w.Process.Loops = 1
+		w.Process.Budget.Configure(&cfg.Limits)
+		w.Configure(cfg)
+		do(w)
+	})
+}
+
+// serviceOn returns a service with changed settings.
+func serviceOn(w *shard.Shard, change func(c *config.Service)) *service.Service {
+	c := config.DefaultService("s")
+	change(c)
+	m := service.NewMember(c, service.Member{}, 1)
+	m.Prepare(w, "", nil)
+	return m.Follow(w)
+}
+
+// Concurrency implements Caller.
+func (p peer) Concurrency(*Exchange, int) int { return 2 }
+
+// outcomeFilter sees outcomes.
+type outcomeFilter struct{ OutcomeFilter }
+
+// earlyFilter answers early.
+type earlyFilter struct{ EarlyFilter }
+
+// TestMessageHead: a head is final if no body can change what its caller gets: a failure of the checks, an answer of
+// the route, or a service that refuses the request, unless a filter may respond in its place.
+func TestMessageHead(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		full := serviceOn(w, func(c *config.Service) { c.MaxPending = 0 })
+		half := serviceOn(w, func(c *config.Service) { c.MaxPending = 1; c.Breaker.Consecutive = 0 })
+		policy := race.Policy{Timeout: time.Second}
+		for name, c := range map[string]struct {
+			route   *Route
+			final   bool
+			refusal *fault.Failure // by the checks
+			refused *fault.Failure // by the service
+		}{
+			"no route":           {nil, true, fault.NoRoute, nil},
+			"an answer":          {&Route{Policy: policy, Answer: new(route.Answer)}, true, nil, nil},
+			"room":               {&Route{Policy: policy, Service: half}, false, nil, nil},
+			"no room":            {&Route{Policy: policy, Service: full}, true, nil, fault.Overloaded},
+			"an early filter":    {&Route{Policy: policy, Service: full, early: earlyFilter{}}, false, nil, nil},
+			"an outcome filter":  {&Route{Policy: policy, Service: full, outcomes: []OutcomeFilter{outcomeFilter{}}}, false, nil, nil},
+			"no time left":       {&Route{Service: half}, true, fault.Deadline, nil},
+			"over rate of route": {&Route{Policy: policy, Service: half, Rate: noTokens()}, true, fault.RateLimited, nil},
+		} {
+			at := &Listener{}
+			ex := &Exchange{message: message{shard: w}, caller: peer{at: at}}
+			if final := ex.Checks(at).MessageHead(c.route); final != c.final || ex.Refusal != c.refusal || ex.refused != c.refused || !ex.HeadChecked() || ex.Route != c.route {
+				t.Errorf("%s: final %t, refused by the checks %v, by the service %v", name, final, ex.Refusal, ex.refused)
+			}
+		}
+	})
+}
+
+// noTokens returns a rate limit whose bucket is empty.
+func noTokens() *limit.Keyed {
+	l := limit.NewKeyed(&config.RateLimit{Rate: 1})
+	l.Take(0, nil)
+	return l
+}
+
+// TestStreamTime: a stream has the time that its route and its caller give it, or without a route timeouts.idle.
+func TestStreamTime(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		idle, now := w.Config.Timeouts.Idle, w.Loop.Now()
+		for _, c := range []struct {
+			route    *Route
+			deadline time.Duration
+			want     time.Duration
+		}{
+			{nil, 0, idle},
+			{nil, now + time.Second, time.Second},
+			{nil, now + 2*idle, idle},
+			{&Route{Policy: race.Policy{Timeout: time.Minute}}, 0, time.Minute},
+			{&Route{Policy: race.Policy{Timeout: time.Minute}}, now + time.Second, time.Second},
+			{&Route{Policy: race.Policy{Timeout: time.Minute}}, now + time.Hour, time.Minute},
+			{&Route{Policy: race.Policy{Timeout: time.Minute}}, -1, -1 - now},
+		} {
+			ex := &Exchange{message: message{shard: w}}
+			ex.Route, ex.Request.Deadline = c.route, c.deadline
+			if got := ex.StreamTimeLeft(); got != c.want {
+				t.Errorf("%+v: %v left", c, got)
+			}
+			if late := ex.Checks(nil).InTime() == fault.Deadline; late != (c.want <= 0) {
+				t.Errorf("%+v: too late %t", c, late)
+			}
+		}
+		ex := &Exchange{message: message{shard: w}}
+		if ex.Route = (&Route{}); ex.Checks(nil).InTime() != fault.Deadline {
+			t.Error("a request with no time left is in time")
+		}
+	})
+}
+
+// TestTimeouts: the soonest timeout of a caller counts, from when the head of its request arrived.
+func TestTimeouts(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		now := w.Loop.Now()
+		for _, c := range []struct {
+			arrived  time.Duration
+			timeouts []time.Duration
+			want     time.Duration
+		}{
+			{0, []time.Duration{time.Second}, now + time.Second},
+			{0, []time.Duration{time.Second, 2 * time.Second}, now + time.Second},
+			{0, []time.Duration{2 * time.Second, time.Second}, now + time.Second},
+			{7, []time.Duration{time.Second}, 7 + time.Second},
+			{0, []time.Duration{0}, -1},
+			{0, []time.Duration{time.Second, -5}, -1},
+			{7, []time.Duration{protocol.MaxTimeout + 1}, 7 + protocol.MaxTimeout},
+		} {
+			m := message{shard: w}
+			m.Arrived = c.arrived
+			for _, d := range c.timeouts {
+				m.SetTimeout(d)
+			}
+			if m.Request.Deadline != c.want || !m.Request.Timed {
+				t.Errorf("%+v: deadline %v", c, m.Request.Deadline)
+			}
+		}
+	})
+}
+
+// TestLargest: the exchange that holds the most, and of equals that with the lowest id.
+func TestLargest(t *testing.T) {
+	of := func(id uint64, held int) *Exchange {
+		ex := &Exchange{}
+		ex.StreamID, ex.Held = id, held
+		return ex
+	}
+	a, b, c, none := of(7, 10), of(3, 20), of(5, 20), of(1, 0)
+	for _, all := range [][]*Exchange{{a, b, c, none}, {none, c, b, a}, {c, a, b}} {
+		if ex, held := LargestOf(slices.Values(all)); ex != b || held != 20 {
+			t.Errorf("%+v holds %d", ex, held)
+		}
+	}
+	if ex, held := LargestOf(slices.Values([]*Exchange{none})); ex != nil || held != 0 {
+		t.Errorf("an exchange that holds nothing is the largest")
+	}
+}
+
+// TestRepeats: how often a stream may be sent again. One that is a hedge or retry itself, or that may not be sent twice, is not.
+func TestRepeats(t *testing.T) {
+	resets := func(on ...string) race.Policy {
+		return race.NewPolicy(&config.Policy{Retry: config.Retry{Attempts: 2, On: on}}, 1)
+	}
+	get := protocol.Request{Method: []byte("GET")}
+	with := func(change func(req *protocol.Request)) protocol.Request {
+		req := get
+		change(&req)
+		return req
+	}
+	for name, c := range map[string]struct {
+		route *Route
+		req   protocol.Request
+		want  int
+	}{
+		"GET":       {&Route{Policy: resets("reset")}, get, 2},
+		"no resets": {&Route{Policy: resets("connect")}, get, 0},
+		"a retry":   {&Route{Policy: resets("reset")}, with(func(req *protocol.Request) { req.Attempt = 1 }), 0},
+		"a hedge":   {&Route{Policy: resets("reset")}, with(func(req *protocol.Request) { req.Hedge = true }), 0},
+		"POST":      {&Route{Policy: resets("reset")}, with(func(req *protocol.Request) { req.Method = []byte("POST") }), 0},
+		"a login":   {&Route{Policy: resets("reset")}, with(func(req *protocol.Request) { req.Login = true }), 0},
+		"a copy":    {&Route{Policy: resets("reset"), once: true}, get, 0},
+		"a call":    {&Route{Policy: resets("reset"), consent: newConsent([]string{"methods", "key"})}, with(func(req *protocol.Request) { req.Codec = dubbo.CodecHessian2 }), 0},
+		"a DELETE":  {&Route{Policy: resets("reset"), consent: newConsent([]string{"methods"})}, with(func(req *protocol.Request) { req.Method = []byte("DELETE") }), 2},
+	} {
+		if got := c.route.Repeats(&c.req); got != c.want {
+			t.Errorf("%s: %d times, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestMemoryKept: an exchange keeps its memory for the next request, unless it was unusually long.
+func TestMemoryKept(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		p := NewPool(w)
+		for _, more := range []int{0, 1} {
+			ex := p.Exchange(peer{})
+			ex.Forwarded, ex.Path, ex.Edited = make([]byte, 0, maxForwarded+more), make([]byte, 0, maxRewritten+more), make([]byte, 0, maxEdited+more)
+			ex.ChargeHead(100)
+			if held := ex.HeldByRequest(); held != 100 || w.Process.Budget.Held()+w.Uncounted != int64(ex.Held) {
+				t.Errorf("the request holds %d bytes", held)
+			}
+			p.Recycle(ex)
+			again := p.Exchange(peer{})
+			if again != ex || (ex.Forwarded != nil) != (more == 0) || (ex.Path != nil) != (more == 0) || (ex.Edited != nil) != (more == 0) {
+				t.Errorf("%d bytes more: kept %t, %t, %t", more, ex.Forwarded != nil, ex.Path != nil, ex.Edited != nil)
+			}
+			if ex.Held != 0 || ex.HeldByRequest() != 0 {
+				t.Errorf("%d bytes are held", ex.Held)
+			}
+			if other := p.Exchange(peer{}); other == ex {
+				t.Error("an exchange is taken twice")
+			}
+			p.Recycle(again)
+		}
+	})
+}
+
+// ruleSets gives each plan the rules that its route names by its host.
+type ruleSets map[string]*allow.Set
+
+func (r ruleSets) RulesOf(plan *route.Plan) allow.Rules {
+	return allow.Rules{Route: r[plan.Match.Path], Service: r[plan.Service]}
+}
+func (r ruleSets) RateOf(*route.Plan) *limit.Keyed { return nil }
+func (r ruleSets) Guarded() bool                   { return true }
+
+// TestGuards: which hosts meet rules that a request has not met. Rules that are not enforced do not count.
+func TestGuards(t *testing.T) {
+	rules := func(enforce bool) *allow.Set {
+		return allow.NewSet("", &config.Allow{Enforce: enforce, Rules: []config.AllowRule{{Method: []string{"NONE"}}}}, nil)
+	}
+	cfg, err := config.Parse("test", []byte(`
+listeners: [{name: in, address: "127.0.0.1:1", protocol: http}]
+routes:
+- {match: {host: named, path: /strict}, service: free}
+- {match: {host: named, path: /watched}, service: free}
+- {match: {host: split}, service: [{name: free}, {name: strict}]}
+- {match: {host: after}, service: free}
+- {match: {host: own, path: /other}, service: strict}
+- {match: {host: all, path: /strict}, service: free}
+- {match: {path: /any}, service: free}
+- {match: {path: /watched}, service: free}
+services:
+  free: {discover: static, endpoints: ["127.0.0.1:2"]}
+  strict: {discover: static, endpoints: ["127.0.0.1:3"]}`), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := rules(true)
+	all := ruleSets{"/strict": strict, "/watched": rules(false), "/any": rules(true), "strict": rules(true)}
+	onLoop(func(w *shard.Shard) {
+		plans := route.Plans(cfg)
+		services := map[string]*service.Service{
+			"free": serviceOn(w, func(*config.Service) {}), "strict": serviceOn(w, func(*config.Service) {}),
+		}
+		r := Router{Rand: w.Rand, Filters: func(*route.Plan, map[string]*service.Service) []Filter { return nil }}
+		route.Compare(plans, nil, func(string) bool { return true })
+		r.Adopt(route.NewTable(plans), plans, services, all)
+		met := func(host, path string) *Route {
+			return r.Find(&protocol.Request{Method: []byte("GET"), Authority: []byte(host), Path: []byte(path)})
+		}
+		for _, c := range []struct {
+			host string
+			met  *Route
+			want Guard
+		}{
+			{"named", nil, GuardedName},
+			{"split", nil, GuardedName},
+			{"after", nil, GuardedAll}, // the rules of split are none of its
+			{"other", nil, GuardedAll},
+			{"own", nil, GuardedName},
+			{"own", met("own", "/other"), GuardedAll},
+			{"other", met("other", "/any"), Unguarded},
+			{"named", met("named", "/strict"), GuardedAll},
+			{"all", met("named", "/strict"), GuardedAll},
+			{"named", met("other", "/watched"), GuardedName},
+		} {
+			if got := r.GuardOf([]byte(c.host), c.met); got != c.want {
+				t.Errorf("%s: %d, want %d", c.host, got, c.want)
+			}
+		}
+		if r.TakesHost([]byte("x")) != true || !r.Guarded {
+			t.Error("a route for all hosts takes none")
+		}
+		drawn := map[*Route]int{}
+		for range 100 {
+			drawn[met("split", "/")]++
+		}
+		if len(drawn) != 2 {
+			t.Errorf("%d shares of a split are drawn", len(drawn))
+		}
+		for name, want := range map[string]int{"free": 7, "strict": 2} {
+			if got := len(services[name].Routes); got != want {
+				t.Errorf("service %s has %d routes, want %d", name, got, want)
+			}
+		}
+	})
+}
