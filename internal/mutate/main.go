@@ -33,6 +33,7 @@ var strict = []string{"proxy/allow", "proxy/certs"}
 // testers are packages whose tests are those of another package, too: a part of a request's way is tested by the whole of it.
 var testers = map[string][]string{
 	"proxy/downstream":    {"proxy/downstream/http"},
+	"proxy/exchange":      {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
 	"proxy/identity":      {"proxy/allow"},
 	"proxy/mux":           {"proxy/upstream/dubbo"},
 	"proxy/race":          {"proxy/exchange"},

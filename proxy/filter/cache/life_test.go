@@ -38,14 +38,20 @@ func TestStaleOnFailures(t *testing.T) {
 		m.expect("200 body 1: fwd=miss; stored", "/")
 		m.W.Run(3 * time.Second)
 		c.fail(m)
-		if _, got := m.ask("/"); !strings.HasPrefix(got, "200 body 1 age ") || !strings.HasSuffix(got, ": hit; detail=stale") {
-			t.Errorf("%s: got %q", c.name, got)
+		for range 2 {
+			if _, got := m.ask("/"); !strings.HasPrefix(got, "200 body 1 age ") || !strings.HasSuffix(got, ": hit; detail=stale") {
+				t.Errorf("%s: got %q", c.name, got)
+			}
 		}
+		together := []*proxytest.Call{m.Get("/").Same(), m.Get("/").Same()}
+		m.Do(together[0])
+		m.Do(together[1])
+		m.OK(together...)
 		m.W.Run(20 * time.Second)
 		if k, _ := m.ask("/"); k.Code == "" {
 			t.Errorf("%s: status %d at the end", c.name, k.Status)
 		}
-		if n := m.counts(); n.CacheStale != 1 {
+		if n := m.counts(); n.CacheStale != 4 {
 			t.Errorf("%s: counted %+v", c.name, n)
 		}
 		m.Settled()
@@ -61,7 +67,7 @@ func TestHitsAreNotAdmitted(t *testing.T) {
 		m.expect("200 body 1 age 0: hit", "/")
 	}
 	s := m.Consumer.Stats("compute")
-	if s.Requests != 11 || s.Outcomes[0] != 11 || s.CacheHits != 10 || s.CacheMisses != 1 {
+	if s.Requests != 11 || s.Outcomes[0] != 11 || s.CacheHits != 10 || s.CacheMisses != 1 || !s.Caches {
 		t.Errorf("counted %+v", s)
 	}
 }
@@ -122,21 +128,49 @@ func TestOneRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshFails: a refresh that fails is tried again, and nobody gets the failure.
+// TestRefreshFails: a refresh that fails is tried again a second later, however often, and nobody gets the failure.
 func TestRefreshFails(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
-	m.expect("200 body 1: fwd=miss; stored", "/")
-	m.Apps[0].ResetAll = true
-	for i := range 10 {
+	for _, isReset := range []bool{true, false} {
+		m := newOrigin(t, proxytest.MeshOptions{Service: "retry: {on: []}"}, "cache: {ttl: 1s, stale: 10m}")
+		m.expect("200 body 1: fwd=miss; stored", "/")
+		app, fails := m.Apps[0], true
+		respond := app.OnRequest
+		app.OnRequest = func(req *protocol.Request) {
+			if respond(req); fails && !isReset {
+				app.Status = 503
+			}
+		}
+		app.ResetAll = isReset
+		const failures = 70 // more than may be in flight
+		for i := range failures {
+			m.W.Run(2 * time.Second)
+			m.expect(fmt.Sprintf("200 body 1 age %d: hit; detail=stale", 2*(i+1)), "/")
+		}
 		m.W.Run(2 * time.Second)
-		m.expect(fmt.Sprintf("200 body 1 age %d: hit; detail=stale", 2*(i+1)), "/")
+		app.ResetAll, fails = false, false
+		m.expect(fmt.Sprintf("200 body 1 age %d: hit; detail=stale", 2*failures+2), "/")
+		m.W.Run(100 * time.Millisecond)
+		m.expect(fmt.Sprintf("200 body %d age 0: hit", failures+2), "/")
+		if n := m.counts().CacheRefreshed; n != failures+1 {
+			t.Errorf("reset %t: %d refreshes, want %d", isReset, n, failures+1)
+		}
+		m.Settled()
 	}
-	m.W.Run(2 * time.Second)
-	m.Apps[0].ResetAll = false
-	m.expect("200 body 1 age 22: hit; detail=stale", "/")
-	m.W.Run(100 * time.Millisecond)
-	m.expect("200 body 12 age 0: hit", "/")
-	m.Settled()
+}
+
+// TestNoInvalidationByErrors: a request that has changed nothing, as its response says, invalidates nothing.
+func TestNoInvalidationByErrors(t *testing.T) {
+	for status, want := range map[int]string{
+		200: "200 body 3: fwd=miss; stored", 399: "200 body 3: fwd=miss; stored", 400: "200 body 1 age 0: hit", 503: "200 body 1 age 0: hit",
+	} {
+		m := newOrigin(t, proxytest.MeshOptions{Service: "retry: {on: []}"}, "cache: {}")
+		m.headers = minute
+		m.expect("200 body 1: fwd=miss; stored", "/")
+		m.send(method(m.Get("/", fmt.Sprint("x-status: ", status)).Same(), "POST"))
+		if _, got := m.ask("/"); got != want {
+			t.Errorf("after a POST with status %d: got %q, want %q", status, got, want)
+		}
+	}
 }
 
 // TestRefreshAsksForAll: the refresh by a HEAD with conditions is a GET with those of the cache.
@@ -154,6 +188,7 @@ func TestRefreshAsksForAll(t *testing.T) {
 		t.Errorf("the application got %s", got)
 	}
 	m.expect("200 body 1 age 0: hit", "/")
+	m.Settled()
 }
 
 // TestLoops: each loop has a cache of its own, and what one invalidates is invalid for all.
