@@ -36,7 +36,7 @@ var testers = map[string][]string{
 	"proxy/exchange":      {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
 	"proxy/identity":      {"proxy/allow"},
 	"proxy/mux":           {"proxy/upstream/dubbo"},
-	"proxy/race":          {"proxy/exchange"},
+	"proxy/race":          {"proxy/exchange", "proxy/telemetry/trace"},
 	"proxy/service":       {"proxy/exchange"},
 	"proxy/upstream/link": {"proxy/downstream/link", "proxy/exchange"},
 }

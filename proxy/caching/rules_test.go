@@ -178,6 +178,9 @@ func TestUse(t *testing.T) {
 			t.Errorf("if error at %d: %t", at, !want)
 		}
 	}
+	if !IfError(60, &store.Meta{Fresh: 60, IfError: 1}) {
+		t.Error("it is not used for the shortest time")
+	}
 }
 
 // TestReader: keys differ where responses may, and a request's own wishes are noted.
@@ -279,6 +282,12 @@ func TestNotModified(t *testing.T) {
 		{`If-None-Match: "b,a", c`, `"a"`, "", false},
 		{`If-None-Match: a`, `a`, "", true},
 		{`If-None-Match: "a`, `"a"`, "", false},
+		{`If-None-Match: "", "a"`, `"a"`, "", true},
+		{`If-None-Match: "a", ""`, `""`, "", true},
+		{`If-None-Match: ""`, `"a"`, "", false},
+		{`If-None-Match: b, a`, `a`, "", true},
+		{`If-None-Match: ,, a`, `a`, "", true},
+		{`If-None-Match: b,a,c`, `a`, "", true},
 		{`If-None-Match: *`, "", "", true},
 		{`If-None-Match: "b";If-Modified-Since: ` + date, `"a"`, date, false},
 		{"If-Modified-Since: " + date, "", date, true},
@@ -298,7 +307,20 @@ func TestNotModified(t *testing.T) {
 		if got := a.NotModified(value(c.tag), value(c.modified)); got != c.want || !a.Conditional {
 			t.Errorf("%q of %s, %s: %t", c.request, c.tag, c.modified, got)
 		}
+		// The conditions are those that AppendConditions adds to another request.
+		again, _ := ask(nil, textOf(a.AppendConditions(nil))...)
+		if got := again.NotModified(value(c.tag), value(c.modified)); got != c.want {
+			t.Errorf("%q of %s, %s, appended: %t", c.request, c.tag, c.modified, got)
+		}
 	}
+}
+
+// textOf returns headers as "name: value".
+func textOf(hs []protocol.Header) (lines []string) {
+	for _, h := range hs {
+		lines = append(lines, string(h.Name)+": "+string(h.Value))
+	}
+	return lines
 }
 
 // TestVariant: requests that differ in a header of Vary have different variants.
