@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -157,5 +158,44 @@ func TestInvalidText(t *testing.T) {
 	r.Path, r.RPC, r.Method = "/\xff", true, "\xfe"
 	if got := spans(t, r)[0]; !strings.HasPrefix(got, "/\ufffd/\ufffd ") {
 		t.Error(got)
+	}
+}
+
+// TestCall: a gRPC call says its code. Whether that is an error depends on whose it is.
+func TestCall(t *testing.T) {
+	for _, c := range []struct {
+		code     protocol.GRPCCode
+		exchange string // what the span of the request ends with, and that of the attempt
+		attempt  string
+	}{
+		{protocol.GRPCOK, "rpc.system=grpc rpc.grpc.status_code=0 http.response.status_code=200]", "rpc.system=grpc rpc.grpc.status_code=0 http.response.status_code=200]"},
+		{protocol.GRPCNotFound, "rpc.grpc.status_code=5 http.response.status_code=200]", "http.response.status_code=200 error.type=not-found] ERROR not-found"},
+		{protocol.GRPCUnavailable, "http.response.status_code=200 error.type=unavailable] ERROR unavailable", "error.type=unavailable] ERROR unavailable"},
+	} {
+		r := record(1)
+		r.Status, r.GRPC = 200, trace.GRPC{Known: true, Code: c.code}
+		a := sent(r, 1)
+		a.Status, a.GRPC, a.Endpoint, a.Number = 200, r.GRPC, "unix:/run/app", 2
+		got := spans(t, r)
+		if !strings.HasSuffix(got[0], c.exchange) || !strings.HasSuffix(got[1], c.attempt) {
+			t.Errorf("%s:\n%s\n%s", c.code, got[0], got[1])
+		}
+		for _, part := range []string{" server.address=/run/app network.transport=unix ", " remora.attempt=2 ", " http.request.resend_count=2 "} {
+			if !strings.Contains(got[1], part) {
+				t.Errorf("no%sin %s", part, got[1])
+			}
+		}
+	}
+}
+
+// TestRejectedSpans: the number is found behind other fields, and a malformed response has none.
+func TestRejectedSpans(t *testing.T) {
+	for response, want := range map[string]uint64{
+		"": 0, "\x0a\x02\x08\x07": 7, "\x12\x01x\x0a\x02\x08\x07": 7, "\x0a\x05\x12\x01x\x08\x07": 7, "\x08\x01\x0a\x02\x08\x07": 7,
+		"\x0a\x02\x10\x07": 0, "\xff": 0, "\x12\x09x": 0, "\x0a\x03\x08": 0,
+	} {
+		if got := rejectedSpans([]byte(response)); got != want {
+			t.Errorf("%q: %d, want %d", response, got, want)
+		}
 	}
 }
