@@ -184,7 +184,7 @@ func (s *Store) Remove(e *Entry) {
 	for s.entry(*at-1) != e {
 		at = &s.entry(*at - 1).chain
 	}
-	*at, e.chain, e.dead = e.chain, 0, true
+	*at, e.dead = e.chain, true
 	s.Entries--
 }
 

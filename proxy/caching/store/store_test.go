@@ -126,16 +126,62 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// TestSameHash: keys with the same hash have entries of their own.
+func TestSameHash(t *testing.T) {
+	const hash = 7
+	s := New(1 << 20)
+	keys := []string{"a", "b", "cc", "dd", "ee"}
+	for _, key := range keys {
+		s.Put(0, hash, []byte(key), &Meta{Until: never}, []byte("value of "+key))
+	}
+	for i, gone := range append([]string{"none"}, keys...) {
+		if i > 0 {
+			s.Remove(s.Find(hash, []byte(gone)))
+		}
+		for j, key := range keys {
+			e := s.Find(hash, []byte(key))
+			if (e != nil) != (j >= i) || e != nil && (string(s.Append(nil, e)) != "value of "+key || e.Hash() != hash || e.Size() != len("value of "+key)) {
+				t.Errorf("without %d: %s is there: %t", i, key, e != nil)
+			}
+		}
+		if e := s.Find(hash, []byte("ff")); e != nil {
+			t.Errorf("without %d: a key is there that never came", i)
+		}
+	}
+}
+
+// TestExactFit: entries that fill a ring to the last byte fit. One may have a sixth of the memory.
+func TestExactFit(t *testing.T) {
+	const bytes = 1 << 20
+	s := New(bytes)
+	const n = 5
+	for i := range n {
+		size := s.small.room / n
+		if i == 0 {
+			size = s.small.room - (n-1)*size
+		}
+		s.Put(0, uint64(i), []byte{byte(i)}, &Meta{Until: never}, make([]byte, size-1))
+	}
+	if s.Entries != n || s.Evicted != 0 || s.small.used != s.small.room {
+		t.Errorf("%d entries, %d evicted, %d of %d bytes used", s.Entries, s.Evicted, s.small.used, s.small.room)
+	}
+	if most := s.MaxEntry(); most < bytes/6 || most > bytes/4 {
+		t.Errorf("an entry may have %d of %d bytes", most, bytes)
+	}
+}
+
 // TestGhost: a key that comes back soon after it was evicted goes to the main ring.
 func TestGhost(t *testing.T) {
-	s, value := New(1<<20), string(make([]byte, 1000))
-	s.put(0, "a", value, never)
-	for i := 0; s.Find(hashOf("a"), []byte("a")) != nil; i++ {
-		s.put(0, fmt.Sprint(i), value, never)
-	}
-	s.put(0, "a", value, never)
-	if e := s.Find(hashOf("a"), []byte("a")); !e.main {
-		t.Error("it is in the small ring")
+	for _, key := range []string{"a", "b", "c", "d"} {
+		s, value := New(1<<20), string(make([]byte, 1000))
+		s.put(0, key, value, never)
+		for i := 0; s.Find(hashOf(key), []byte(key)) != nil; i++ {
+			s.put(0, fmt.Sprint(i), value, never)
+		}
+		s.put(0, key, value, never)
+		if e := s.Find(hashOf(key), []byte(key)); !e.main {
+			t.Errorf("%s is in the small ring", key)
+		}
 	}
 }
 
