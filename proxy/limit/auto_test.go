@@ -33,7 +33,7 @@ func TestAutoWindows(t *testing.T) {
 		closed    bool
 		limit     int32
 	}{
-		{0, 20, time.Millisecond, false, false, true, begin},
+		{0, 21, time.Millisecond, false, false, true, begin},
 		{0, 20, time.Millisecond, true, false, false, begin}, // too early
 		{length - 1, 0, 0, false, false, false, begin},
 		{1, 0, 0, false, false, true, 2 * begin}, // with what has been counted since
