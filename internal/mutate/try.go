@@ -53,14 +53,19 @@ func newTests(ctx context.Context, module string, folders []string) (*tests, err
 	return t, nil
 }
 
-// run runs the tests with further flags.
+// run runs the tests of one folder after another with further flags, until some fail.
 func (t *tests) run(ctx context.Context, flags ...string) (passed bool, output []byte, err error) {
-	args := []string{"-c", limited, "sh", "go", "test", "-count=1", "-short", "-failfast", "-vet=off", "-timeout", t.limit.String()}
-	args = append(args, flags...)
 	for _, folder := range t.folders {
-		args = append(args, "./"+folder)
+		if passed, output, err = t.runOf(ctx, folder, flags); !passed {
+			break
+		}
 	}
-	cmd := exec.CommandContext(ctx, "sh", args...)
+	return passed, output, err
+}
+
+func (t *tests) runOf(ctx context.Context, folder string, flags []string) (passed bool, output []byte, err error) {
+	args := []string{"-c", limited, "sh", "go", "test", "-count=1", "-short", "-failfast", "-vet=off", "-timeout", t.limit.String()}
+	cmd := exec.CommandContext(ctx, "sh", append(append(args, flags...), "./"+folder)...)
 	cmd.Dir = t.module
 	output, err = cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
