@@ -60,6 +60,8 @@ func TestNormalPaths(t *testing.T) {
 		"/public/.%2e/admin":   "/admin",
 		"/%61%7Edm%69n/%5f":    "/a~dmin/_",
 		"/%c3%a4%3b":           "/%C3%A4%3B",
+		"/%2a":                 "/%2A",
+		"/%a2":                 "/%A2",
 		"/%252e%252e/a":        "/%252e%252e/a",
 		"//evil/x":             "/evil/x",
 		"/api//evil///x//":     "/api/evil/x/",
