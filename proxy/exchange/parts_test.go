@@ -227,6 +227,42 @@ func TestMemoryKept(t *testing.T) {
 	})
 }
 
+// TestRulesOfPaths: rules are asked about the path that the client has sent, also if the route has rewritten it.
+func TestRulesOfPaths(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		at := &Listener{Allow: allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Path: []string{"/open/*"}}}}, nil)}
+		for _, c := range []struct {
+			path, original string
+			refused        bool
+		}{{"/open/a", "", false}, {"/secret", "", true}, {"/open/a", "/secret", true}, {"/secret", "/open/a", false}} {
+			ex := &Exchange{message: message{shard: w}, caller: peer{at: at}}
+			if ex.Request.Method, ex.Request.Path = []byte("GET"), []byte(c.path); c.original != "" {
+				ex.OriginalPath = []byte(c.original)
+			}
+			f := ex.Checks(at).message(&Route{Policy: race.Policy{Timeout: time.Second}}, w.Loop.Now())
+			if (f == fault.NotAllowed) != c.refused {
+				t.Errorf("%s, which was %q: %v", c.path, c.original, f)
+			}
+		}
+	})
+}
+
+// TestPeersWithoutPorts: peers at addresses that are none of IP share a bucket for each.
+func TestPeersWithoutPorts(t *testing.T) {
+	l := limit.NewKeyed(&config.RateLimit{Rate: 1, Burst: 1, Key: "peer"})
+	for i, c := range []struct {
+		remote string
+		want   bool
+	}{
+		{"unix:a", true}, {"unix:a", false}, {"unix:b", true}, {"10.0.0.1:1", true}, {"10.0.0.1:2", false}, {"[::ffff:10.0.0.1]:3", false}, {"10.0.0.2:1", true},
+		{"[2001:db8::1]:1", true}, {"[2001:db8::2]:1", false}, {"[2001:db8:0:1::1]:1", true},
+	} {
+		if got := takeByPeer(l, time.Hour, c.remote); got != c.want {
+			t.Errorf("request %d, of %s: %t", i, c.remote, got)
+		}
+	}
+}
+
 // ruleSets gives each plan the rules that its route names by its host.
 type ruleSets map[string]*allow.Set
 

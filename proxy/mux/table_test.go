@@ -54,6 +54,13 @@ func TestTable(t *testing.T) {
 				}
 				all++
 			}
+			for range table.Each {
+				all++
+				break
+			}
+			if all--; all != len(ids) {
+				t.Errorf("%d values of one alone", all-len(ids)+1)
+			}
 			if len(list) != len(ids) || all != len(ids) {
 				t.Errorf("%d in order, %d in all, want %d", len(list), all, len(ids))
 			}
