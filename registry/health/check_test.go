@@ -262,3 +262,32 @@ func TestApplication(t *testing.T) {
 	cancel()
 	receive(t, "the end", ended)
 }
+
+// TestAddressFor: a check may ask another host or port than those of the endpoint. A Unix socket has neither.
+func TestAddressFor(t *testing.T) {
+	for _, c := range []struct {
+		host       string
+		port       int
+		addr, want string // "" means an error
+	}{
+		{"", 0, "10.0.0.1:80", "10.0.0.1:80"},
+		{"", 81, "10.0.0.1:80", "10.0.0.1:81"},
+		{"10.0.0.2", 0, "[::1]:80", "10.0.0.2:80"},
+		{"::2", 81, "10.0.0.1:80", "[::2]:81"},
+		{"", 0, "unix:/a", "unix:/a"},
+		{"10.0.0.2", 81, "unix:/a", "10.0.0.2:81"},
+		{"", 81, "unix:/a", ""},
+		{"10.0.0.2", 0, "unix:/a", ""},
+		{"", 81, "10.0.0.1", ""},
+	} {
+		a := &asker{check: &Check{Host: c.host, Port: c.port}}
+		if got, err := a.addressFor(c.addr); got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%+v: %s, %v", c, got, err)
+		}
+	}
+	for addr, want := range map[string]string{"unix:@a": "localhost", "10.0.0.1:80": "10.0.0.1:80", "[fe80::1%eth0]:80": "[fe80::1]:80", "name:80": "name:80"} {
+		if got := authorityOf(addr); got != want {
+			t.Errorf("%s in a URL is %s, want %s", addr, got, want)
+		}
+	}
+}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/hex"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -121,6 +124,46 @@ func TestGRPCVerdict(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestJudgeGRPC: what a response must have, beside its message.
+func TestJudgeGRPC(t *testing.T) {
+	serving := "\x00\x00\x00\x00\x02\x08\x01"
+	for name, c := range map[string]struct {
+		status          int
+		body            string
+		header, trailer string // grpc-status
+		want            string
+	}{
+		"serving":             {200, serving, "", "0", ""},
+		"without trailers":    {200, serving, "0", "", ""},
+		"trailers count":      {200, serving, "5", "0", ""},
+		"another status":      {503, serving, "", "0", "status 503"},
+		"no grpc-status":      {200, serving, "", "", "no grpc-status"},
+		"a failure":           {200, "", "", "5", `grpc-status "5": "text"`},
+		"a failure at once":   {200, "", "12", "", `grpc-status "12": "text"`},
+		"as long as it may":   {200, strings.Repeat("x", maxMessage), "", "0", "malformed"},
+		"longer":              {200, strings.Repeat("x", maxMessage+1), "", "0", "more than"},
+		"not serving":         {200, "\x00\x00\x00\x00\x02\x08\x02", "", "0", "NOT_SERVING"},
+		"a connection is cut": {200, "", "", "", io.ErrUnexpectedEOF.Error()},
+	} {
+		resp := &http.Response{
+			StatusCode: c.status, Status: fmt.Sprint(c.status), Body: io.NopCloser(strings.NewReader(c.body)),
+			Header: http.Header{"Grpc-Message": {"text"}}, Trailer: http.Header{"Grpc-Message": {"text"}},
+		}
+		if c.header != "" {
+			resp.Header.Set("Grpc-Status", c.header)
+		}
+		if c.trailer != "" {
+			resp.Trailer.Set("Grpc-Status", c.trailer)
+		}
+		if name == "a connection is cut" {
+			resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(c.body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		}
+		if err := judgeGRPC(resp); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
 }
 
 // TestServing: messages that a server may send.

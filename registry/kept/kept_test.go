@@ -229,3 +229,20 @@ func TestConfirmed(t *testing.T) {
 		})
 	}
 }
+
+// TestEmptyCache: a service that had no endpoints before the start has none at once if the source says so.
+func TestEmptyCache(t *testing.T) {
+	dir := t.TempDir()
+	remember(t, dir, nil)
+	synctest.Test(t, func(t *testing.T) {
+		cache := openCache(t, dir)
+		defer cache.Close()
+		var got log
+		l := Options{Cache: cache, Origin: "here"}.Watch("compute", got.notify)
+		l.Set(nil, AfterChange)
+		l.Close()
+		if !slices.Equal(got, []string{"live "}) {
+			t.Errorf("delivered %q", got)
+		}
+	})
+}
