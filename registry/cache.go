@@ -183,14 +183,14 @@ func (c *Cache) run() {
 			c.flush()
 			return
 		}
-		if !c.flush() {
+		if c.flush() {
 			again = time.After(rewriteAfter)
 		}
 	}
 }
 
-// flush writes the pending records and reports whether all were written. It keeps the others, if another try may help.
-func (c *Cache) flush() (all bool) {
+// flush writes the pending records. It keeps those that were not written, if another try may help, and reports whether there are any.
+func (c *Cache) flush() (kept bool) {
 	c.mu.Lock()
 	batch := c.pending
 	c.pending = make(map[string]Record)
@@ -199,7 +199,6 @@ func (c *Cache) flush() (all bool) {
 	for _, reason := range c.failing {
 		told[reason] = true
 	}
-	all = true
 	for service, rec := range batch {
 		err := c.write(rec)
 		if err == nil {
@@ -208,7 +207,7 @@ func (c *Cache) flush() (all bool) {
 		}
 		if err != errSize { // the next try would fail, too
 			c.keep(rec)
-			all = false
+			kept = true
 		}
 		reason := reasonOf(err)
 		if !told[reason] {
@@ -216,7 +215,7 @@ func (c *Cache) flush() (all bool) {
 		}
 		told[reason], c.failing[service] = true, reason
 	}
-	return all
+	return kept
 }
 
 // reasonOf returns the text of an error without the name of a temporary file, which is another one each time.
