@@ -54,6 +54,32 @@ func TestTryTimeout(t *testing.T) {
 	}
 }
 
+// TestTryTimeoutOfRetry: a retry has the whole time of an attempt, also if the attempt before it has failed sooner.
+func TestTryTimeoutOfRetry(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{
+		OneHop: true, Apps: 3, Service: tries("idempotent: true, retry: {attempts: 3, on: [5xx, reset], per_try_timeout: 100ms}, hedge: {budget: 1}"),
+	})
+	tried := 0
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration {
+			a.Status = 200
+			switch tried++; tried {
+			case 1:
+				a.Status = 503
+				return 60 * time.Millisecond
+			case 2:
+				return time.Second
+			}
+			return time.Millisecond
+		}
+	}
+	call := m.Complete(m.Post(10))
+	if m.OK(call); tried != 3 || call.Took < 160*time.Millisecond || call.Took > 200*time.Millisecond {
+		t.Errorf("%d attempts, the response after %v", tried, call.Took)
+	}
+	m.Settled()
+}
+
 // TestTryTimeoutPending: an endpoint that is frozen does not look idle after its attempts have
 // timed out, and is ejected when it has been silent for long.
 func TestTryTimeoutPending(t *testing.T) {
