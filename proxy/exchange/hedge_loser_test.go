@@ -153,3 +153,49 @@ func TestDesertedEndsSilence(t *testing.T) {
 		t.Errorf("the best delay is %+v; no hedge would have helped", c)
 	}
 }
+
+// TestLoserFails: a loser that responds late, and with a failure, is a failure of its endpoint, and none of the request.
+func TestLoserFails(t *testing.T) {
+	for _, status := range []int{200, 404, 500} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{
+			OneHop: true, Apps: 2, Service: "idempotent: true, timeout: 2s, cancel: finish, hedge: {mode: on, delay: 5ms, budget: 1}",
+		})
+		m.WarmUpEach(20)
+		before := endpointOutcomes(m)
+		arrived := 0
+		for _, a := range m.Apps {
+			a.Delay = func() time.Duration {
+				if arrived++; arrived == 1 {
+					a.Status = status
+					return 100 * time.Millisecond
+				}
+				return time.Millisecond
+			}
+		}
+		call := m.Complete(m.Post(10))
+		m.OK(call)
+		m.Settled()
+		got := endpointOutcomes(m)
+		for i := range got {
+			got[i] -= before[i]
+		}
+		want := [stats.AttemptOutcomes]uint64{stats.AttemptServed: 2}
+		if status == 500 {
+			want = [stats.AttemptOutcomes]uint64{stats.AttemptServed: 1, stats.AttemptFailure: 1}
+		}
+		if s := m.Consumer.Stats("compute"); got != want || s.Outcomes[stats.Outcome5xx] != 0 || s.HedgesWon != 1 {
+			t.Errorf("status %d: attempts ended as %v, want %v; requests as %v, %d hedges won", status, got, want, s.Outcomes, s.HedgesWon)
+		}
+	}
+}
+
+// endpointOutcomes returns how attempts have ended at all endpoints.
+func endpointOutcomes(m *proxytest.Mesh) (sum [stats.AttemptOutcomes]uint64) {
+	r := m.Consumer.Report().Services[0]
+	for i := range r.Endpoints {
+		for o, n := range r.Endpoints[i].Stats.Outcomes {
+			sum[o] += n
+		}
+	}
+	return sum
+}
