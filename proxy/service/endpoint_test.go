@@ -12,8 +12,15 @@ import (
 // noConnections counts how often it was retired. Its largest connection holds so many bytes.
 type noConnections struct {
 	retired    int
+	probes     int
 	held, each int
 	holder     shard.Holder
+}
+
+// Probe implements Prober.
+func (n *noConnections) Probe() bool {
+	n.probes++
+	return true
 }
 
 func (n *noConnections) Retire()                             { n.retired++ }

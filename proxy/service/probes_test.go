@@ -1,0 +1,95 @@
+package service
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/probe"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// asker is an attempt that notes when its wait is over.
+type asker struct {
+	ProbeWait
+	on   *sim.Loop
+	over []time.Duration
+}
+
+func (a *asker) Answered() { a.over = append(a.over, a.on.Now()) }
+
+// TestProbeWaits: each attempt waits for its own time at most, or until enough have answered. One that is withdrawn hears nothing.
+func TestProbeWaits(t *testing.T) {
+	const wait, between = time.Millisecond, 400 * time.Microsecond
+	for name, c := range map[string]struct {
+		answers  int // at once after the last attempt has begun to wait
+		withdrew int // index of an attempt that is withdrawn then; -1 means none
+		want     []time.Duration
+		inVain   uint64
+	}{
+		"no answer":       {0, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
+		"one withdrawn":   {0, 1, []time.Duration{wait, 0, 2*between + wait}, 2},
+		"first withdrawn": {0, 0, []time.Duration{0, between + wait, 2*between + wait}, 2},
+		"one answer less": {probe.Default.Enough - 1, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
+		"enough answers":  {probe.Default.Enough, -1, []time.Duration{2 * between, 2 * between, 2 * between}, 0},
+	} {
+		world := sim.New(1)
+		l := world.Loop("a")
+		var s *Service
+		var began time.Duration
+		var attempts []*asker
+		l.Do(func() {
+			of := &shard.Process{Loops: 1}
+			settings := config.DefaultService("s")
+			settings.Probe = config.ProbeOn
+			m := NewMember(settings, Member{}, 1)
+			w := shard.New(of, 0, l, slog.New(slog.DiscardHandler), 1)
+			w.Configure(config.Default())
+			m.Prepare(w, "", nil)
+			s = m.Follow(w)
+			withEndpoints(s, &noConnections{}, &noConnections{}, &noConnections{}, &noConnections{})
+			began = l.Now()
+		})
+		for i := range 3 {
+			if i > 0 {
+				world.Run(between)
+			}
+			l.Do(func() {
+				a := &asker{on: l}
+				a.Init(a)
+				q := s.Query(0, nil)
+				if e, waits := s.Probes.Pick(&a.ProbeWait, &q); e != nil || !waits {
+					t.Fatalf("%s: attempt %d waits: %t", name, i, waits)
+				}
+				attempts = append(attempts, a)
+			})
+		}
+		l.Do(func() {
+			if c.withdrew >= 0 {
+				attempts[c.withdrew].Withdraw()
+			}
+			for i := range c.answers {
+				s.Probes.Answered(s.Set.At(i), lb.Load{})
+			}
+		})
+		world.Run(time.Second)
+		var got []time.Duration
+		for i, a := range attempts {
+			switch len(a.over) {
+			case 0:
+				got = append(got, 0)
+			case 1:
+				got = append(got, (a.over[0] - began).Truncate(10*time.Microsecond))
+			default:
+				t.Errorf("%s: attempt %d has heard %d times", name, i, len(a.over))
+			}
+		}
+		if n := s.Stats.Probes; !slices.Equal(got, c.want) || n.InVain != c.inVain || n.Answers != uint64(c.answers) {
+			t.Errorf("%s: waited %v, want %v; counted %+v", name, got, c.want, n)
+		}
+	}
+}
