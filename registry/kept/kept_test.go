@@ -215,7 +215,7 @@ func TestConfirmed(t *testing.T) {
 			if time.Sleep(time.Minute - 1); last != nil {
 				t.Errorf("%s: the cache is used before the wait is over", name)
 			}
-			time.Sleep(2)
+			time.Sleep(time.Microsecond)
 			synctest.Wait()
 			if last == nil || !last.Changed.Equal(cached) {
 				t.Fatalf("%s: %+v from the cache", name, last)
