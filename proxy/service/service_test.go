@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
@@ -178,6 +180,79 @@ func TestTotals(t *testing.T) {
 	if r := s.Report(stats.Counters); len(r.Endpoints) != 2 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestReport: what a report says of endpoints and routes, and how much with which detail.
+func TestReport(t *testing.T) {
+	s, l := newTestService(t)
+	s.Set.Outlier = outlier.Rules{Consecutive: 2, Base: time.Minute, MaxEjected: 0.5}
+	withEndpoints(s, &noConnections{}, nil)
+	s.Set.Retune()
+	bad, busy := s.Set.At(0), s.Set.At(1)
+	for range 2 {
+		bad.Judge(l.Now(), false)
+	}
+	busy.Start(l.Now())
+	busy.OpenStream(l.Now())
+	busy.Judge(l.Now(), true)
+	s.HeardLoad(l.Now(), busy, lb.Load{Pending: 7, SinceResponse: -1})
+	busy.Ext.(*Endpoint).CountSent(100, false, true)
+	policy := hedge.Policy{Mode: hedge.On, Delay: 7 * time.Millisecond, MinDelay: time.Millisecond, MaxDelay: time.Second, Budget: 0.1, Max: 1}
+	s.Routes = []HedgedRoute{{Route: hedge.NewRoute(policy, 1), Index: 3}}
+	s.Routes[0].Counts.HedgesWon = 5
+	s.Stats.HedgesWon = 1 // of routes that are gone
+	for _, d := range []stats.Detail{stats.Counters, stats.Verdicts} {
+		r := s.Report(d)
+		if r.Name != "s" || r.Stats.HedgesWon != 6 || r.Panics || r.Breaker != stats.BreakerNone || r.HedgesInFlight != 0 || len(r.Endpoints) != 2 || len(r.Routes) != 1 {
+			t.Fatalf("%+v", r)
+		}
+		if e := r.Endpoints[0]; e.Addr != "a" || !e.Ejected || e.EjectedBy != outlier.ByConsecutive || e.Ejections != 1 || e.FailedInRow != 2 || e.Connections != 1 || e.Pending != 0 {
+			t.Errorf("%+v", e)
+		}
+		if e := r.Endpoints[1]; e.Addr != "b" || e.Ejected || e.RecentGood != 1 || e.FailedInRow != 0 || e.Pending != 2 || e.Connections != 1 ||
+			!e.Reported || e.Others == 0 || e.Stats.Hedges != 1 || e.Stats.BytesIn != 100 {
+			t.Errorf("%+v", e)
+		}
+		route := r.Routes[0]
+		if route.Route != 3 || route.Mode != hedge.On || route.Delay != policy.Delay || route.Counts.HedgesWon != 5 || (route.Effect != nil) != (d != stats.Counters) {
+			t.Errorf("%+v", route)
+		}
+	}
+	s.RetireRoute(s.Routes[0].Route)
+	if s.Routes = nil; s.Counts().HedgesWon != 6 {
+		t.Errorf("%d hedges won after the route has gone", s.Counts().HedgesWon)
+	}
+}
+
+// TestThresholdOutdated: the threshold of stalls is that of the slowest route. It is computed anew after a while, and at once
+// after a change of the configuration.
+func TestThresholdOutdated(t *testing.T) {
+	s, l := newTestService(t)
+	withEndpoints(s, nil, nil)
+	slowest := func(want time.Duration) {
+		t.Helper()
+		if s.stalls.keepFresh(l.Now()); s.Set.Stall.After != want {
+			t.Errorf("stalled after %v, want %v", s.Set.Stall.After, want)
+		}
+	}
+	of := func(delays ...time.Duration) (all []HedgedRoute) {
+		for _, d := range delays {
+			all = append(all, HedgedRoute{Route: hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: d, MinDelay: 1, MaxDelay: d}, 1)})
+		}
+		return all
+	}
+	const ms = time.Millisecond
+	s.Routes = of(5*ms, 20*ms, 7*ms)
+	slowest(20 * ms)
+	s.Routes = of(30 * ms)
+	l.now += thresholdEvery - 1
+	slowest(20 * ms)
+	l.now++
+	slowest(30 * ms)
+	s.Routes = of(40 * ms)
+	slowest(30 * ms)
+	s.Configure(Member{SharedService: s.Shared, cfg: s.Config, bounds: s.Bounds})
+	slowest(40 * ms)
 }
 
 // TestUpdate: a service is known once each loop has a snapshot. A loop ignores a snapshot that another has overtaken.
