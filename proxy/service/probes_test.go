@@ -26,16 +26,18 @@ func (a *asker) Answered() { a.over = append(a.over, a.on.Now()) }
 func TestProbeWaits(t *testing.T) {
 	const wait, between = time.Millisecond, 400 * time.Microsecond
 	for name, c := range map[string]struct {
+		early    int // answers after the first attempt has begun to wait
 		answers  int // at once after the last attempt has begun to wait
 		withdrew int // index of an attempt that is withdrawn then; -1 means none
 		want     []time.Duration
 		inVain   uint64
 	}{
-		"no answer":       {0, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
-		"one withdrawn":   {0, 1, []time.Duration{wait, 0, 2*between + wait}, 2},
-		"first withdrawn": {0, 0, []time.Duration{0, between + wait, 2*between + wait}, 2},
-		"one answer less": {probe.Default.Enough - 1, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
-		"enough answers":  {probe.Default.Enough, -1, []time.Duration{2 * between, 2 * between, 2 * between}, 0},
+		"no answer":            {0, 0, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
+		"one withdrawn":        {0, 0, 1, []time.Duration{wait, 0, 2*between + wait}, 2},
+		"first withdrawn":      {0, 0, 0, []time.Duration{0, between + wait, 2*between + wait}, 2},
+		"one answer less":      {0, probe.Default.Enough - 1, -1, []time.Duration{wait, between + wait, 2*between + wait}, 3},
+		"enough answers":       {0, probe.Default.Enough, -1, []time.Duration{2 * between, 2 * between, 2 * between}, 0},
+		"enough for the first": {1, probe.Default.Enough - 1, -1, []time.Duration{2 * between, between + wait, 2*between + wait}, 2},
 	} {
 		world := sim.New(1)
 		l := world.Loop("a")
@@ -65,7 +67,11 @@ func TestProbeWaits(t *testing.T) {
 				if e, waits := s.Probes.Pick(&a.ProbeWait, &q); e != nil || !waits {
 					t.Fatalf("%s: attempt %d waits: %t", name, i, waits)
 				}
-				attempts = append(attempts, a)
+				if attempts = append(attempts, a); i == 0 {
+					for n := range c.early {
+						s.Probes.Answered(s.Set.At(n), lb.Load{})
+					}
+				}
 			})
 		}
 		l.Do(func() {
@@ -88,8 +94,26 @@ func TestProbeWaits(t *testing.T) {
 				t.Errorf("%s: attempt %d has heard %d times", name, i, len(a.over))
 			}
 		}
-		if n := s.Stats.Probes; !slices.Equal(got, c.want) || n.InVain != c.inVain || n.Answers != uint64(c.answers) {
+		if n := s.Stats.Probes; !slices.Equal(got, c.want) || n.InVain != c.inVain || n.Answers != uint64(c.early+c.answers) {
 			t.Errorf("%s: waited %v, want %v; counted %+v", name, got, c.want, n)
+		}
+	}
+}
+
+// TestProbesOn: the setting decides whether endpoints are asked, and a policy that compares no load asks none.
+func TestProbesOn(t *testing.T) {
+	for _, c := range []struct {
+		setting, policy string
+		want            bool
+	}{
+		{config.ProbeOn, "least_pending", true}, {config.ProbeOff, "least_pending", false}, {config.ProbeOn, "random", false}, {config.ProbeAuto, "least_pending", false},
+	} {
+		s, l := newTestService(t)
+		withEndpoints(s, nil, nil)
+		s.Config.Probe, s.Set.Policy = c.setting, lb.PolicyOf(c.policy)
+		s.Probes.On = !c.want
+		if s.Probes.refresh(l.Now()); s.Probes.On != c.want {
+			t.Errorf("%s with %s: %t", c.setting, c.policy, s.Probes.On)
 		}
 	}
 }
