@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Whether tests notice faults: changes one place of the code at a time, at random, and runs the tests of its package. Prints
-# what share of the changes each package's tests notice, and those that survive. The status is 1 if a package's tests notice
-# less than 95%, or in proxy/allow and proxy/certs not all.
+# Whether tests notice faults: changes one place of the code at a time, at random, and runs the tests of its package, and then those
+# of the packages that test it too. Prints what share of the changes of each package they notice, and the changes that survive.
+# The status is 1 if less than 95% of a package's changes are noticed, or in proxy/allow and proxy/certs not all.
 #
 #   scripts/mutate.sh [--seed N] [--each N] [--jobs N] [--log FILE] [FOLDER ...]
 #
