@@ -4,7 +4,8 @@
 #
 #   scripts/bench.sh [work | https | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
 #
-#   BENCH_DIR   venv/bin/envoy is Envoy, if it is there (default ~/.cache/remora-bench)
+#   BENCH_DIR   the newest HAProxy and nginx (scripts/peers.sh) and Envoy (venv/bin/envoy), if they are there
+#               (default ~/.cache/remora-bench)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh

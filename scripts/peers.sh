@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings HAProxy and nginx of Debian's development branch, which are newer than the installed
 # ones, and writes programs that run them to DIR/bin. Needs debootstrap, root and the network, the
-# first time.
+# first time. `newest` in lab/bench/tools.go has the releases that the bench expects.
 #
 #   scripts/peers.sh DIR
 set -euo pipefail

@@ -76,6 +76,7 @@ var restColumns = []column{
 // comparisons are the rows whose ratios are reported if both were measured.
 var comparisons = []struct{ row, base string }{
 	{"remora-1", "nginx-1"}, {"remora-1", "haproxy-1"}, {"remora-1", "envoy-1"},
+	{"remora-1", "nginx-1-debian"}, {"remora-1", "haproxy-1-debian"}, {"remora-2", "nginx-2-debian"}, {"remora-2", "haproxy-2-debian"},
 	{"relay-2", "floor-2"}, {"remora-2", "floor-2"}, {"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
 	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
@@ -239,10 +240,11 @@ func (r *Report) preface() (string, error) {
 	var b strings.Builder
 	err := prefaceTemplate.Execute(&b, struct {
 		*Report
-		Wrk     bool // used
-		Calm    int  // the least share of undisturbed requests, in percent
+		Wrk     bool     // used
+		Calm    int      // the least share of undisturbed requests, in percent
+		Older   []string // peers
 		Refused func(row string) string
-	}{r, r.Tools[Wrk] != "", 100 - tooDisturbed, r.refused})
+	}{r, r.Tools[Wrk] != "", 100 - tooDisturbed, r.Machine.older(), r.refused})
 	return b.String(), err
 }
 

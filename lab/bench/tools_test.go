@@ -37,6 +37,8 @@ func TestFind(t *testing.T) {
 	expect(Envoy, "")
 	pip := program("peers/venv/bin/envoy")
 	expect(Envoy, pip)
+	expect(HAProxy, program("path/haproxy"))
+	expect(HAProxy, program("peers/bin/haproxy")) // the newest
 	expect(Relay, "")
 	expect(Relay, program("own/relay"))
 	tools, err := Find(places)

@@ -118,11 +118,11 @@ func TestWorkLoads(t *testing.T) {
 	if o.Loads, err = WorkLoads([]Job{Bodies}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := Names(o.measured()); slices.Contains(got, "floor-2") || slices.Contains(got, "remora-2-2loops") || len(got) != 11 {
+	if got := Names(o.measured()); slices.Contains(got, "floor-2") || slices.Contains(got, "remora-2-2loops") || len(got) != 15 {
 		t.Errorf("rows of bodies: %v", got)
 	}
 	o.Loads, o.Rest.Connections = nil, 1
-	if got := Names(o.measured()); !slices.Equal(got, []string{"nginx-1", "haproxy-1", "envoy-1", "remora-1", "remora-1-gnet"}) {
+	if got := Names(o.measured()); !slices.Equal(got, []string{"nginx-1", "nginx-1-debian", "haproxy-1", "haproxy-1-debian", "envoy-1", "remora-1", "remora-1-gnet"}) {
 		t.Errorf("rows at rest: %v", got)
 	}
 }

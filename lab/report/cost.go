@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/remora-proxy/remora/lab/bench"
@@ -12,14 +13,27 @@ import (
 
 // costProxies are the proxies of cost.svg. A row is such a name and a number of hops. All
 // ratios are to costBase.
-var costProxies = []struct{ Name, Title, Colour string }{
+var costProxies = []costProxy{
 	{"remora", "Remora", "#1769aa"},
 	{costBase, "HAProxy", "#8a8f98"},
 	{"nginx", "nginx", "#2a8a4a"},
 	{"relay", "TCP relay, parses nothing", "#c2571a"},
 }
 
+type costProxy struct{ Name, Title, Colour string }
+
 const costBase = "haproxy"
+
+// titled returns costProxies with the releases that were measured in their titles.
+func titled(m *bench.Machine) []costProxy {
+	all := slices.Clone(costProxies)
+	for i := range all {
+		if release := m.Release(bench.Program(all[i].Name)); release != "" {
+			all[i].Title += " " + release
+		}
+	}
+	return all
+}
 
 // costWork is a group of bars: the CPU of so many hops under a load.
 type costWork struct {
@@ -66,7 +80,10 @@ type costBar struct {
 
 // Costs draws cost.svg into dir from the samples of the bench of work, a JSON file.
 func Costs(dir, work string) error {
-	var measured struct{ Samples bench.Samples }
+	var measured struct {
+		Samples bench.Samples
+		Machine bench.Machine
+	}
 	if err := readJSON(work, &measured); err != nil {
 		return err
 	}
@@ -74,7 +91,7 @@ func Costs(dir, work string) error {
 	if len(groups) == 0 {
 		return fmt.Errorf("report: %s has no ratios to %s", work, costBase)
 	}
-	return draw(filepath.Join(dir, "cost.svg"), func() (template.HTML, error) { return costSVG(groups) })
+	return draw(filepath.Join(dir, "cost.svg"), func() (template.HTML, error) { return costSVG(groups, titled(&measured.Machine)) })
 }
 
 // costGroups has the bars whose row was measured in the same round as that of costBase: medians
@@ -101,7 +118,7 @@ var costText string
 var costTemplate = template.Must(template.New("").Parse(costText))
 
 // costSVG draws bars of 180 to 660 pixels, below a legend. It sets their Y.
-func costSVG(groups []costGroup) (template.HTML, error) {
+func costSVG(groups []costGroup, proxies []costProxy) (template.HTML, error) {
 	const top, pitch, gap = 66, 13, 10
 	bottom, most := top, 1.0
 	for _, g := range groups {
@@ -117,7 +134,7 @@ func costSVG(groups []costGroup) (template.HTML, error) {
 	x := func(v, right float64) string { return fmt.Sprintf("%.1f", 180+480*axis.scale(v)+right) }
 	var b strings.Builder
 	err := costTemplate.Execute(&b, map[string]any{
-		"Proxies": costProxies, "Groups": groups, "Ticks": axis.Ticks, "X": x, "Width": width,
+		"Proxies": proxies, "Groups": groups, "Ticks": axis.Ticks, "X": x, "Width": width,
 		"Top": top - 6, "Bottom": bottom, "Labels": bottom + 16, "Title": bottom + 36, "Height": bottom + 48,
 		"Right":  func(i int) int { return 180 + 110*i },
 		"Below":  func(y, pixels int) int { return y + pixels },

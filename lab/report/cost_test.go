@@ -84,7 +84,9 @@ func TestCosts(t *testing.T) {
 	work, svg := filepath.Join(dir, "work.json"), filepath.Join(dir, "cost.svg")
 	costs := func(s bench.Samples) error {
 		t.Helper()
-		b, err := json.Marshal(bench.Report{Kind: bench.Work, Samples: s})
+		b, err := json.Marshal(bench.Report{Kind: bench.Work, Samples: s, Machine: bench.Machine{
+			Versions: map[bench.Program]string{bench.HAProxy: "3.2.26", bench.Remora: "devel"},
+		}})
 		if err == nil {
 			err = os.WriteFile(work, b, 0o644)
 		}
@@ -99,7 +101,7 @@ func TestCosts(t *testing.T) {
 	text := string(must.ReadFile(t, svg))
 	// The axis goes from 0 to 2, so that a bar of 2 has all 480 pixels.
 	for want, count := range map[string]int{
-		"<title>": 1, "<script": 0, "NaN": 0,
+		"<title>": 1, ">HAProxy 3.2<": 1, ">nginx<": 1, ">Remora<": 1, "<script": 0, "NaN": 0,
 		`width="120.0" height="11" fill="#1769aa"`: 11, `width="192.0" height="11" fill="#1769aa"`: 2,
 		`width="240.0" height="11" fill="#8a8f98"`: 13, `width="300.0" height="11" fill="#2a8a4a"`: 13,
 		`width="480.0" height="11" fill="#c2571a"`: 7, `x="304.0" y="76">0.50<`: 1,
