@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -388,5 +390,22 @@ func TestResultAdd(t *testing.T) {
 	}
 	if sum.Latency.TotalCount() != 2 || sum.Max() < 7*time.Millisecond || sum.Quantile(.5) > 5*time.Millisecond || sum.Lag.TotalCount() != 2 {
 		t.Errorf("latencies up to %v, half up to %v, %d of the generator", sum.Max(), sum.Quantile(.5), sum.Lag.TotalCount())
+	}
+}
+
+// TestTLS: a load over TLS is like one in plain text.
+func TestTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-nonce", r.Header.Get("x-nonce"))
+	}))
+	defer server.Close()
+	config := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	res, err := Run(t.Context(), Options{Targets: []string{server.URL + "/"}, TLS: config, Closed: true, Requests: 10, Connections: 2, Duration: time.Millisecond, Timeout: testTimeout})
+	if err != nil || res.Counts.Requests < 10 || res.Counts.Failed() > 0 {
+		t.Errorf("%v, %+v", err, res)
+	}
+	if _, err := Run(t.Context(), Options{Targets: []string{server.URL + "/"}, TLS: &tls.Config{}, Closed: true}); err == nil {
+		t.Error("an unknown authority was accepted")
 	}
 }

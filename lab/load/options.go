@@ -8,6 +8,7 @@ package load
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +18,15 @@ import (
 
 // Options says what load to make. The zero value of a field means its default.
 type Options struct {
-	// Targets are called in turn: URLs ("http://127.0.0.1:15001/compute"), or "grpc://host:port" for
+	// Targets are called in turn: URLs ("http://127.0.0.1:15001/compute", or https), or "grpc://host:port" for
 	// unary gRPC calls over HTTP/2 without TLS, with Body as the message. A method may follow
 	// ("/shop.Cart/Get"). Calls share a few connections, and have no nonce.
 	Targets []string
 	Method  string // of HTTP/1.1; default POST
 	Body    []byte // default: 300 bytes of JSON; none for GET and HEAD
 	Header  []Header
+
+	TLS *tls.Config // of https; it names the server. Nobody may change it during the run
 
 	// Vary, if set, writes what differs between HTTP/1.1 requests: it appends the field lines
 	// and the body of the i-th one, counted from 0 with the warm-up. Header and Body are then

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,9 +16,10 @@ const maxQueued = 1 << 16
 type pool struct {
 	gen     *generator
 	addr    string
-	limit   int    // of open connections
-	head    []byte // request up to the nonce's digits
-	tail    []byte // request after them
+	limit   int         // of open connections
+	tls     *tls.Config // nil means plain text
+	head    []byte      // request up to the nonce's digits
+	tail    []byte      // request after them
 	mu      sync.Mutex
 	idle    []*conn // used in turn, so that a server's loops share the load
 	open    map[*conn]struct{}
@@ -30,7 +32,10 @@ type pool struct {
 func newPool(g *generator, u *url.URL, limit int) *pool {
 	p := &pool{gen: g, addr: u.Host, limit: limit, open: map[*conn]struct{}{}}
 	if u.Port() == "" {
-		p.addr = net.JoinHostPort(u.Hostname(), "80")
+		p.addr = net.JoinHostPort(u.Hostname(), u.Scheme)
+	}
+	if u.Scheme == "https" {
+		p.tls = g.opts.TLS
 	}
 	p.head = fmt.Appendf(nil, "%s %s HTTP/1.1\r\nhost: %s\r\nx-nonce: ", g.opts.Method, u.RequestURI(), u.Host)
 	p.tail = append(p.tail, "\r\n"...)
@@ -104,8 +109,12 @@ func (p *pool) dialFor(r request) {
 
 // dial opens a connection that is not in p.idle yet.
 func (p *pool) dial() (*conn, error) {
-	d := net.Dialer{Timeout: p.gen.opts.Timeout}
-	nc, err := d.DialContext(p.gen.ctx, "tcp", p.addr)
+	plain := &net.Dialer{Timeout: p.gen.opts.Timeout}
+	dial := plain.DialContext
+	if p.tls != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: p.tls}).DialContext
+	}
+	nc, err := dial(p.gen.ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, err
 	}

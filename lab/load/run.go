@@ -96,12 +96,12 @@ func newTarget(g *generator, name string, limit int) (target, error) {
 	u, err := url.Parse(name)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
-	case u.Scheme == "http":
+	case u.Scheme == "http", u.Scheme == "https" && g.opts.TLS != nil:
 		return newPool(g, u, limit), nil
 	case u.Scheme == "grpc" && u.Port() != "" && u.RawQuery == "" && g.opts.Vary == nil:
 		return newCalls(g, u), nil
 	}
-	return nil, fmt.Errorf("load: target %q: want http://host[:port]/path or grpc://host:port[/service/method]", name)
+	return nil, fmt.Errorf("load: target %q: want http[s]://host[:port]/path or grpc://host:port[/service/method]", name)
 }
 
 func (g *generator) connect() error {
