@@ -2,6 +2,7 @@
 package mint
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,10 +14,10 @@ import (
 // Certificate is a certificate with its private key.
 type Certificate struct {
 	x509 *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 }
 
-// New makes a certificate from template, with a new key and serial number. The
+// New makes a certificate from template, with a new key of ECDSA P-256 and a new serial number. The
 // certificate is signed by parent; nil means self-signed. New sets the SerialNumber
 // of template.
 func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) {
@@ -24,6 +25,11 @@ func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) 
 	if err != nil {
 		return nil, err
 	}
+	return NewFor(key, template, parent)
+}
+
+// NewFor is New for a key, which it keeps.
+func NewFor(key crypto.Signer, template *x509.Certificate, parent *Certificate) (_ *Certificate, err error) {
 	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
 		return nil, err
 	}
