@@ -28,6 +28,8 @@ type comparison struct {
 	grpc        bool      // calls, in the tail bench
 	freezing    float64   // rate of an open loop while replicas freeze; 0 means none
 	jobs        []string  // of the bench of work
+	clients     int       // of handshakes
+	storm       float64   // handshakes a second beside requests
 	seconds     float64
 	json        string
 
@@ -71,7 +73,7 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), grpcCommand(), memoryCommand())
+	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), handshakesCommand(), grpcCommand(), memoryCommand())
 	return cmd
 }
 
@@ -111,6 +113,23 @@ status is 1 if a request failed.`)
 	f := cmd.Flags()
 	f.Float64Var(&c.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
 	f.IntSliceVar(&c.connections, "connections", []int{1, 64}, "connections of the closed loops")
+	return cmd
+}
+
+func handshakesCommand() *cobra.Command {
+	c := comparison{all: bench.HandshakeRows(), Options: bench.Options{Kind: bench.TLS, Watch: true}}
+	cmd := c.command("handshakes", "Measure what TLS handshakes cost beside other proxies",
+		`Measure what TLS handshakes cost: full and resumed, TLS 1.3 and 1.2, with keys of ECDSA P-256 and RSA
+of 2,048 bits, with X25519 alone and with ML-KEM-768. Rows listener are a sidecar, HAProxy and nginx that
+are called by HTTPS. Rows link are two of each that show certificates to each other: the handshakes are
+with the second one. A client of the lab makes each handshake on a connection of its own, and closes it.
+
+Then an open loop of requests over connections that stay open runs alone, and beside a storm of full
+handshakes. The exit status is 1 if a handshake or a request failed at a sidecar.`)
+	f := cmd.Flags()
+	f.Float64Var(&c.seconds, "seconds", 3, "length of each load")
+	f.IntVar(&c.clients, "clients", 8, "clients of the closed loops")
+	f.Float64Var(&c.storm, "storm", 500, "full handshakes a second beside requests")
 	return cmd
 }
 
@@ -244,8 +263,8 @@ func peers() string {
 }
 
 func (c *comparison) run(cmd *cobra.Command) (err error) {
-	if c.seconds <= 0 || c.Kind == bench.Tail && c.freezing <= 0 {
-		return errors.New("want loads with a length and a rate above 0")
+	if c.seconds <= 0 || c.Kind == bench.TLS && (c.clients < 1 || c.storm <= 0) || c.Kind == bench.Tail && c.freezing <= 0 {
+		return errors.New("want loads with a length, a rate and clients above 0")
 	}
 	if c.grpc {
 		c.all = bench.TailRows(true)
@@ -267,6 +286,9 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 		if err := c.addWork(length); err != nil {
 			return err
 		}
+	}
+	if c.Kind == bench.TLS {
+		c.Loads = bench.HandshakeLoads(c.clients, c.storm, length)
 	}
 	if c.freezing > 0 {
 		c.Loads = append(c.Loads, bench.Freezes(c.freezing, length), bench.Stragglers(length))

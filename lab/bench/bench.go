@@ -37,6 +37,7 @@ const (
 	HTTPS Kind = "https" // of HTTPSRows
 	GRPC  Kind = "grpc"  // of GRPCRows
 	Work  Kind = "work"  // of WorkRows
+	TLS   Kind = "tls"   // handshakes, of HandshakeRows
 
 	RealMatrix Kind = "matrix"   // of MatrixRows, see Matrix
 	Frontiers  Kind = "frontier" // of FrontierRows, see Frontier

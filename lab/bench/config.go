@@ -1,8 +1,9 @@
 package bench
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"embed"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func port(addr string) string {
 type place struct {
 	hop
 	Dir       string // for its own files; it exists
-	Shared    string // the folder of the certificate
+	Shared    string // the folder of the certificates
 	Listen    string
 	Upstreams []string
 	Admin     string // of a sidecar
@@ -58,21 +59,46 @@ func (p place) arguments() ([]string, error) {
 	return append(slices.Clip(p.args), path), nil
 }
 
-// writeCertificate writes cert.pem, self-signed and trusted by all sidecars of a row, key.pem, and both in bundle.pem.
-func writeCertificate(dir string) error {
-	const name = "bench" // as in remora.yaml
+// serverName is the name in the certificate of a row, as in remora.yaml.
+const serverName = "bench"
+
+// writeCertificates writes cert.pem, which all proxies and loads of a row show, and its key.pem, both in
+// bundle.pem, and the authority that has signed it, ca.pem. Keys are of ECDSA P-256, or of RSA with 2,048 bits.
+func writeCertificates(dir string, withRSA bool) error {
 	now := time.Now()
-	made, err := mint.New(&x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, nil)
+	issue := func(name string, template x509.Certificate, by *mint.Certificate) (*mint.Certificate, error) {
+		template.Subject.CommonName = name // OpenSSL takes a certificate whose issuer has its name for self-signed
+		template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(24*time.Hour)
+		template.BasicConstraintsValid = true
+		if !withRSA {
+			return mint.New(&template, by)
+		}
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			return nil, err
+		}
+		return mint.NewFor(key, &template, by)
+	}
+	ca, err := issue("authority", x509.Certificate{IsCA: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	if err != nil {
 		return err
 	}
-	cert, key, err := made.PEM()
-	return errors.Join(err, os.WriteFile(filepath.Join(dir, "cert.pem"), cert, 0o600),
-		os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600),
-		os.WriteFile(filepath.Join(dir, "bundle.pem"), slices.Concat(cert, key), 0o600))
+	leaf, err := issue(serverName, x509.Certificate{
+		DNSNames: []string{serverName}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, ca)
+	if err != nil {
+		return err
+	}
+	authority, _, err := ca.PEM()
+	if err != nil {
+		return err
+	}
+	cert, key, err := leaf.PEM()
+	for name, content := range map[string][]byte{
+		"ca.pem": authority, "cert.pem": cert, "key.pem": key, "bundle.pem": slices.Concat(cert, key),
+	} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	return err
 }

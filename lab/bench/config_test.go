@@ -17,7 +17,7 @@ const (
 func testPlace(t *testing.T, h hop) place {
 	t.Helper()
 	dir := t.TempDir()
-	if err := writeCertificate(dir); err != nil {
+	if err := writeCertificates(dir, false); err != nil {
 		t.Fatal(err)
 	}
 	return place{

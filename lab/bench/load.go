@@ -23,12 +23,13 @@ import (
 
 // Load is what a row is measured under.
 type Load struct {
-	Name    string
-	job     Job                                 // of rows that have it; "" means all rows
-	bytes   int                                 // of a body, if that is what costs
-	period  time.Duration                       // of the probes of processors
-	prepare func(context.Context, *Stack) error // not measured; nil means a warm-up of the row
-	send    func(context.Context, *Stack) (*Result, error)
+	Name       string
+	job        Job                                 // of rows that have it; "" means all rows
+	bytes      int                                 // of a body, if that is what costs
+	handshakes bool                                // its requests are handshakes
+	period     time.Duration                       // of the probes of processors
+	prepare    func(context.Context, *Stack) error // not measured; nil means a warm-up of the row
+	send       func(context.Context, *Stack) (*Result, error)
 }
 
 // Result is what a load measured. Its figures are those that only this load has, and latencies:
@@ -80,7 +81,7 @@ func (c calls) closed(name string, connections int, d time.Duration) Load {
 		if c.close {
 			o.Header = []load.Header{{Name: "connection", Value: "close"}}
 		}
-		return runLab(ctx, o)
+		return s.runLab(ctx, o)
 	}}
 }
 
@@ -92,13 +93,18 @@ func (c calls) url(s *Stack) string {
 func Open(rate float64, d time.Duration) Load {
 	name := fmt.Sprintf("open loop, %.0f requests/s", rate)
 	return Load{Name: name, period: steal.Period, send: func(ctx context.Context, s *Stack) (*Result, error) {
-		return runLab(ctx, load.Options{Targets: []string{s.URL}, Rate: rate, Duration: d, Samples: true})
+		return s.runLab(ctx, load.Options{Targets: []string{s.URL}, Rate: rate, Duration: d, Samples: true})
 	}}
 }
 
 // runLab makes load with the lab's own generator. Replicas need not send nonces back.
-func runLab(ctx context.Context, o load.Options) (*Result, error) {
+func (s *Stack) runLab(ctx context.Context, o load.Options) (_ *Result, err error) {
 	o.NoNonce, o.Timeout = true, requestTimeout
+	if s.row.scheme() == "https://" {
+		if o.TLS, err = s.clientTLS(); err != nil {
+			return nil, err
+		}
+	}
 	r, err := load.Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -200,6 +206,9 @@ func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 	}
 	if len(s.Meter) > 0 {
 		maps.Copy(sample.Figures, after.Since(before).figures(r.Requests, len(s.Meter)))
+		if l.handshakes {
+			sample.Figures[PerCore] = 1e6 / sample.Figures[CPU]
+		}
 		if l.bytes > 0 {
 			sample.Figures[PerGiB] = sample.Figures[CPU] / 1e6 * (1 << 30) / float64(l.bytes)
 		}

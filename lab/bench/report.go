@@ -48,6 +48,7 @@ type column struct {
 
 var loadColumns = []column{
 	{"CPU µs/request", CPU, "%.1f", 1, true, true},
+	{"handshakes/s of a core", PerCore, "%.0f", 1, true, false},
 	{"CPU s/GiB", PerGiB, "%.2f", 1, true, true},
 	{"user", User, "%.1f", 1, false, false},
 	{"system", System, "%.1f", 1, false, false},
@@ -82,6 +83,10 @@ var comparisons = []struct{ row, base string }{
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
 	{"remora-1-gnet", "remora-1"}, {"remora-2-gnet", "remora-2"}, {"remora-2-gnet", "haproxy-2"},
 	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},
+	{"remora-listener-ecdsa", "haproxy-listener-ecdsa"}, {"remora-listener-ecdsa", "nginx-listener-ecdsa"},
+	{"remora-link-ecdsa", "haproxy-link-ecdsa"}, {"remora-link-ecdsa", "nginx-link-ecdsa"},
+	{"remora-listener-rsa", "haproxy-listener-rsa"}, {"remora-listener-rsa", "nginx-listener-rsa"},
+	{"remora-link-rsa", "haproxy-link-rsa"}, {"remora-link-rsa", "nginx-link-rsa"},
 }
 
 // Text writes the report as Markdown that is readable in a terminal.
@@ -188,6 +193,8 @@ func (r *Report) verdicts() (all []Verdict) {
 		all = r.Samples.Verdicts()
 	case Work:
 		all = r.Samples.workVerdicts()
+	case TLS:
+		all = r.Samples.handshakeVerdicts()
 	case GRPC:
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.grpcVerdicts(load)...)
@@ -282,7 +289,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), MatrixRows(), FrontierRows()) {
+	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), HandshakeRows(), MatrixRows(), FrontierRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -19,6 +19,7 @@ type Row struct {
 	replicas replicas
 	script   string // of wrk; "" means post.lua
 	grpc     bool   // the load calls it by gRPC
+	rsa      bool   // certificates have keys of RSA, not of ECDSA
 }
 
 // replicas are what serves the requests of a row. The zero value is one replica that
@@ -47,7 +48,8 @@ type hop struct {
 	program             Program
 	config              string   // template of its configuration; "" means that it gets two ports instead
 	args                []string // the path of its configuration, or the ports, come after them
-	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy and Remora
+	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy, nginx and Remora
+	Mutual              bool     // both sides show certificates: of HAProxy and nginx
 	GRPC                bool     // HTTP/2 on both sides; Remora's Sidecar says it itself
 	uncounted           bool     // it belongs to the other side, and its usage is not measured
 	Sidecar             *sidecar // nil for other proxies

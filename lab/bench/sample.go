@@ -19,6 +19,7 @@ const (
 	User        Figure = "user_us"       // the part of CPU outside the kernel: sampled in ticks
 	System      Figure = "system_us"     // the part within
 	First       Figure = "first_us"      // the part of CPU of the proxy that the load calls, if there are more
+	PerCore     Figure = "per_core"      // handshakes per second of CPU
 	PerGiB      Figure = "cpu_s_gib"     // seconds of CPU per GiB of bodies
 	Rate        Figure = "rate"          // requests per second
 	P50         Figure = "p50_us"        // latency

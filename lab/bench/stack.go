@@ -11,6 +11,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/lab/child"
+	"github.com/remora-proxy/remora/lab/load"
 )
 
 // computePath is the path of all requests.
@@ -20,6 +21,7 @@ const computePath = "/compute"
 type Stack struct {
 	URL   string // the target of the load
 	Addr  string // host and port of URL
+	Last  string // address of the proxy that calls the replicas; Addr if there is only one
 	Tools Tools
 	Meter Meter // of the proxies; the last one is called by the load
 
@@ -49,7 +51,7 @@ func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{Tools: t, row: row, seed: seed, dir: dir, procs: &child.Group{Dir: dir}}
-	err = errors.Join(writeCertificate(dir), os.CopyFS(dir, wrkScripts))
+	err = errors.Join(writeCertificates(dir, row.rsa), os.CopyFS(dir, wrkScripts))
 	if err == nil {
 		err = s.start(ctx)
 	}
@@ -97,25 +99,34 @@ func (s *Stack) start(ctx context.Context) error {
 				return err
 			}
 		}
+		if level == levels-1 {
+			s.Last = listen[0]
+		}
 		upstreams = listen
 	}
 	s.Addr, s.URL = upstreams[0], s.row.scheme()+upstreams[0]+computePath
-	err = child.Await(ctx, front, "a response", func(ctx context.Context) error {
-		if s.row.script == "" && !s.row.grpc {
-			_, err := child.Call(ctx, http.MethodPost, s.URL)
-			return err
-		}
-		send := calls{}.wrk
-		if s.row.grpc {
-			send = runH2load
-		}
-		r, err := send(ctx, s, 1, time.Second)
-		if err == nil && (r.Errors > 0 || r.Requests == 0) {
-			err = fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests)
-		}
-		return err
-	})
+	err = child.Await(ctx, front, "a response", s.try)
 	return errors.Join(err, s.procs.Check())
+}
+
+// try makes a request.
+func (s *Stack) try(ctx context.Context) (err error) {
+	var r *Result
+	switch {
+	case s.row.grpc:
+		r, err = runH2load(ctx, s, 1, time.Second)
+	case s.row.script != "":
+		r, err = calls{}.wrk(ctx, s, 1, time.Second)
+	case s.row.scheme() == "https://":
+		r, err = s.runLab(ctx, load.Options{Targets: []string{s.URL}, Closed: true, Connections: 1, Duration: time.Millisecond})
+	default:
+		_, err := child.Call(ctx, http.MethodPost, s.URL)
+		return err
+	}
+	if err == nil && (r.Errors > 0 || r.Requests == 0) {
+		err = fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests)
+	}
+	return err
 }
 
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
