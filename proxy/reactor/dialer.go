@@ -160,7 +160,10 @@ func (d *dialer) connect(w *dialing) (nc net.Conn, over *secure, err error) {
 	if err != nil || w.config == nil {
 		return nc, nil, err
 	}
-	if over, err = handshake(ctx, w.c, w.config, nc, nil, w.until, tls.Client); err != nil {
+	if err = nc.SetDeadline(w.until); err == nil {
+		over, err = handshake(ctx, w.c, w.config, nc, nil, tls.Client)
+	}
+	if err != nil {
 		_ = nc.Close()
 		return nil, nil, d.reactor.tls.failDial(ctx, w.c.remote, err)
 	}

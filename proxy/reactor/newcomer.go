@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,24 +17,26 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
-// newcomer is an accepted connection that has not said its whole ClientHello. It waits on its
-// loop, where it costs a place of the listener, a timer and what it has sent. Then it leaves
-// the loop for its handshake, which needs a goroutine. Only the loop accesses its fields.
+// newcomer is an accepted connection whose TLS handshake has not ended. It waits on its loop for the whole
+// ClientHello, where it costs a place of the listener, a timer and what it has sent. Then the handshake begins
+// on a goroutine, see flights, and the socket stays on the loop. Only the loop accesses its fields, but for those
+// that never change.
 //
-// A newcomer ends once, by end, which closes the socket and uncounts the connection. These lead there:
+// A newcomer becomes a connection by arrive, or ends once, by end, which closes the socket and uncounts the
+// connection. These lead there:
 //
-//	method          after                                             counts a TLS failure
-//	beginHandshake  the ClientHello is whole: the socket has left     if the handshake can't begin
-//	refuse          the input is no ClientHello; sends an alert, and  yes
-//	                waits for the peer's end
-//	endBroken       the socket has ended or failed                    if a part of a ClientHello had come
-//	giveUp          onTimeout: handshakeTimeout is over               unless refused before
-//	                onEvicted: another newcomer has the place
+//	method          after                                                   counts a TLS failure
+//	beginHandshake  the ClientHello is whole, but no handshake can begin    yes
+//	refuse          the input is no ClientHello, or the handshake failed;   yes
+//	                sends an alert or Plaintext, and waits for the
+//	                peer's end
+//	endBroken       the socket has ended or failed before the handshake     if a part of a ClientHello had come
+//	giveUp          onTimeout: handshakeTimeout is over                     unless refused before
+//	                onEvicted, onBusy: another newcomer has the place
 type newcomer struct {
 	c      *conn // what the connection becomes
 	l      *Listener
 	source netip.Addr
-	until  time.Time   // end of the time for ClientHello and handshake
 	place  *fair.Place // until the ClientHello is whole
 
 	descriptor
@@ -42,6 +44,12 @@ type newcomer struct {
 	reader hello.Reader
 	input  []byte // so far
 	timer  loop.Timer
+
+	// In newcomerShaking.
+	flights *flights
+	awaited bool // the handshake waits for input
+	ready   bool // the socket may have input
+	all     bool // it is read until it has none: an end or a failure may come after the input
 }
 
 // newcomers are those of a loop.
@@ -58,8 +66,9 @@ type newcomerState uint8
 
 const (
 	newcomerWaiting newcomerState = iota // the rest of the ClientHello is awaited
+	newcomerShaking                      // the handshake is in progress
 	newcomerRefused                      // the write side is shut, and the peer's end is awaited
-	newcomerLeft                         // closed, or taken over by the handshake
+	newcomerLeft                         // closed, or a connection
 )
 
 // become changes the state, which only moves down the list.
@@ -88,7 +97,7 @@ func placesFor(limits ...int64) int {
 // greet makes c, which has its socket, a newcomer on its loop. Its peer is at source.
 func (l *Listener) greet(c *conn, source netip.Addr) {
 	r := l.reactor
-	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor, until: time.Now().Add(r.handshakes.timeout)}
+	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor}
 	c.fd = -1
 	n.timer.Fire = n.onTimeout
 	if err := n.watch(n, kernel.Input); err != nil {
@@ -104,28 +113,57 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 
 // onEvents implements watcher.
 func (n *newcomer) onEvents(e kernel.Events) {
+	if e&kernel.Output != 0 {
+		if errno := n.onWritable(); errno != 0 {
+			n.giveUp(errno)
+			return
+		}
+	}
+	n.ready, n.all = n.ready || e&kernel.Input != 0, n.all || n.unix || e&kernel.All != 0
+	n.read()
+}
+
+// read reads what the socket has, until the handshake has the input that it waits for.
+func (n *newcomer) read() {
 	for range maxReads {
+		if !n.ready || n.state == newcomerLeft || n.state == newcomerShaking && !n.awaited {
+			return
+		}
 		k, errno := kernel.Receive(n.fd, n.loop.input)
 		switch {
 		case errno == unix.EINTR:
 			continue
 		case errno == unix.EAGAIN:
+			n.ready = false
 			return
-		case errno != 0 || k == 0:
-			n.endBroken()
+		case errno != 0:
+			n.onEnd(errno)
+			return
+		case k == 0:
+			n.onEnd(io.EOF)
 			return
 		}
+		n.ready = n.all || k == len(n.loop.input)
 		n.onInput(n.loop.input[:k])
-		if n.fd < 0 || k < len(n.loop.input) && !n.unix && e&kernel.All == 0 {
-			return
-		}
 	}
 	if n.rewatch() != nil {
 		n.endBroken()
 	}
 }
 
+// onEnd takes the end or the failure of the socket.
+func (n *newcomer) onEnd(err error) {
+	if n.state == newcomerShaking {
+		n.respond(nil, err)
+		return
+	}
+	n.endBroken()
+}
+
 func (n *newcomer) onInput(b []byte) {
+	if n.state == newcomerShaking {
+		n.respond(b, nil)
+	}
 	if n.state != newcomerWaiting {
 		return
 	}
@@ -143,14 +181,19 @@ func (n *newcomer) onInput(b []byte) {
 // refuse counts a failure, sends the alert for it or Plaintext, and waits for the peer's end so
 // that it arrives.
 func (n *newcomer) refuse(err error) {
-	n.become(newcomerRefused)
-	n.countFailure(err)
-	n.input = nil
 	response := n.l.opts.Plaintext
 	var bad *hello.Error
 	if errors.As(err, &bad) {
 		response = hello.Alert(bad.Alert)
 	}
+	n.refuseWith(response, err)
+}
+
+// refuseWith is refuse with a response.
+func (n *newcomer) refuseWith(response []byte, err error) {
+	n.become(newcomerRefused)
+	n.countFailure(err)
+	n.input = nil
 	if n.write(response) != 0 || n.buffered() > 0 || n.shutdown() != nil {
 		n.end()
 		return
@@ -168,7 +211,14 @@ func (n *newcomer) countFailure(err error) {
 func (n *newcomer) onTimeout() { n.giveUp(context.DeadlineExceeded) }
 
 // onEvicted ends a newcomer whose place another one has.
-func (n *newcomer) onEvicted() { n.giveUp(errSilent) }
+func (n *newcomer) onEvicted() {
+	if n.state != newcomerShaking {
+		n.giveUp(errSilent)
+	}
+}
+
+// onBusy ends a newcomer whose handshake has lost its place to another one.
+func (n *newcomer) onBusy() { n.giveUp(errBusy) }
 
 // giveUp closes a newcomer that has not left. If it was not refused before, err is counted.
 func (n *newcomer) giveUp(err error) {
@@ -189,95 +239,118 @@ func (n *newcomer) endBroken() {
 	n.end()
 }
 
-// end closes the socket, unless the handshake has it, and uncounts what the newcomer still has.
+// end closes the socket, and uncounts the newcomer.
 func (n *newcomer) end() {
-	n.become(newcomerLeft)
+	n.leave()
 	n.descriptor.close()
+	n.c.unreserve()
+	if n.awaited {
+		n.respond(nil, net.ErrClosed)
+	}
+}
+
+// leave ends what the newcomer holds besides its socket.
+func (n *newcomer) leave() {
+	n.become(newcomerLeft)
 	n.loop.Stop(&n.timer)
 	delete(n.loop.newcomers, n)
 	n.input = nil
-	if n.place != nil {
-		n.place.Release()
-		n.l.reactor.connections.offLoop.Add(-1)
-		n.c.unreserve()
+	n.place.Release()
+	if n.flights != nil {
+		n.flights.slot.Release()
 	}
+	n.l.reactor.connections.offLoop.Add(-1) // the loop counts a connection
 }
 
-// beginHandshake takes the connection off the loop, and starts the handshake on a goroutine.
-// A handshake that waits for its peer gives its place to another handshake.
+// beginHandshake starts the handshake on a goroutine. A handshake that waits for its peer gives its place to
+// another handshake.
 func (n *newcomer) beginHandshake() {
 	r := n.l.reactor
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	slot := r.handshakes.take(n.source, func() { cancel(errBusy) })
-	err := errBusy
-	if slot != nil {
-		err = n.spawnHandshake(ctx, slot, func() { slot.Release(); cancel(nil) })
+	slot := r.handshakes.take(n.source, func() { n.loop.Post(n.onBusy) })
+	if slot == nil {
+		n.giveUp(errBusy)
+		return
 	}
-	if err != nil {
-		slot.Release()
-		cancel(nil)
-		n.countFailure(err)
-	}
-	n.end()
-}
-
-// spawnHandshake starts the handshake in a slot. It then owns the connection, and calls done at its end.
-func (n *newcomer) spawnHandshake(ctx context.Context, slot *fair.Place, done func()) error {
-	nc, err := n.leave()
-	if err != nil {
-		return err
-	}
+	n.flights = newFlights(n, slot)
 	input := n.input
-	if !n.l.reactor.spawn(func() { n.handshake(ctx, waiting{nc, slot}, input, done) }) {
-		return errors.Join(ErrStopped, nc.Close())
+	if !r.spawn(func() { n.handshake(input) }) {
+		n.giveUp(ErrStopped)
+		return
 	}
+	n.become(newcomerShaking)
+	n.input = nil
 	n.place.Release()
-	n.place = nil
-	return nil
 }
 
-// waiting is the connection of a handshake in a slot, which is idle while it waits for the peer.
-type waiting struct {
-	net.Conn
-	slot *fair.Place
-}
-
-// Read implements net.Conn.
-func (w waiting) Read(b []byte) (int, error) {
-	w.slot.SetIdle(true)
-	defer w.slot.SetIdle(false)
-	return w.Conn.Read(b)
-}
-
-// handshake does the handshake over socket, which has received input, and gives the connection
-// back to its loop. It runs on a goroutine, and accesses no field that the loop changes.
-func (n *newcomer) handshake(ctx context.Context, socket waiting, input []byte, done func()) {
-	r, c, nc := n.l.reactor, n.c, socket.Conn
+// handshake does the handshake, which has received input. It runs on a goroutine, and accesses no field that the
+// loop changes.
+func (n *newcomer) handshake(input []byte) {
+	f := n.flights
 	var over *secure
-	err := r.panics.Guard(func() (err error) {
-		if over, err = handshake(ctx, c, n.l.opts.TLS, socket, input, n.until, tls.Server); err == nil {
+	err := n.l.reactor.panics.Guard(func() (err error) {
+		// The newcomer's timer ends it, and so does Stop.
+		if over, err = handshake(context.Background(), n.c, n.l.opts.TLS, f, input, tls.Server); err == nil {
 			over.identify()
 		}
 		return err
 	})
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	} else if err != nil {
-		lingerClose(nc) // so that the alert arrives
-	}
-	done()
-	r.connections.offLoop.Add(-1) // the loop counts it from here on
-	if err == nil {
-		r.tls.succeed(over.tls)
-		if over.peer != nil {
-			c.reservation.prove()
-			r.handshakes.know(n.source)
-		}
-		c.secure = over
-		n.l.deliver(c, nc)
+	n.loop.Post(func() { n.onHandshake(over, err) })
+}
+
+// onFlight sends what the handshake has written, and reads what it waits for.
+func (n *newcomer) onFlight(out []byte) {
+	n.awaited = true
+	if n.state != newcomerShaking {
+		n.respond(nil, net.ErrClosed)
 		return
 	}
-	_ = nc.Close()
-	n.countFailure(err)
-	c.unreserve()
+	if errno := n.write(out); errno != 0 {
+		n.respond(nil, errno)
+		return
+	}
+	n.read()
+}
+
+// respond passes input, or why there is none, to the handshake that waits for it.
+func (n *newcomer) respond(b []byte, err error) {
+	n.awaited = false
+	n.flights.deliver(b, err)
+}
+
+// onHandshake takes the end of the handshake. After a failure the newcomer sends what the handshake has left, an
+// alert.
+func (n *newcomer) onHandshake(over *secure, err error) {
+	if n.state != newcomerShaking {
+		return
+	}
+	if err != nil {
+		n.refuseWith(n.flights.out, err)
+		n.read()
+	} else if errno := n.write(n.flights.out); errno != 0 {
+		n.giveUp(errno)
+	} else {
+		n.arrive(over)
+	}
+}
+
+// arrive makes the newcomer the connection that it becomes.
+func (n *newcomer) arrive(over *secure) {
+	r, c := n.l.reactor, n.c
+	n.leave()
+	r.tls.succeed(over.tls)
+	if over.peer != nil {
+		c.reservation.prove()
+		r.handshakes.know(n.source)
+	}
+	if len(n.flights.left) > 0 {
+		over.wire.in = n.flights.left
+	}
+	c.secure, c.descriptor = over, n.descriptor
+	n.fd = -1
+	c.loop.setWatcher(c.fd, c)
+	c.loop.conns.add(c)
+	c.open()
+	if n.ready && c.fd >= 0 && c.rewatch() != nil {
+		c.end(unix.ENOMEM)
+	}
 }

@@ -35,9 +35,10 @@ type secure struct {
 	trust  peerTrust
 }
 
-// wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
-// socket nc; on a loop it is the input of the current event and the writes of c.
+// wire is the net.Conn below a tls.Conn. During the handshake it is nc, the socket of a dial or the flights of a
+// newcomer, and after Detach the socket nc; on a loop it is the input of the current event and the writes of c.
 type wire struct {
+	untimed
 	c             *conn    // nil for a connection that is on no loop
 	nc            net.Conn // nil while the connection is on its loop
 	in            []byte   // input not read yet; on a loop that of the current event
@@ -58,14 +59,11 @@ const maxReplies = 16
 var errReplies = errors.New("reactor: the peer updates its keys too often")
 
 // handshake returns the TLS of c over nc, which has received input already. It blocks until ctx ends or
-// the time until. The caller still owns nc, and must close it after an error.
-func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
+// the deadline of nc. The caller still owns nc, and must close it after an error.
+func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.Conn, input []byte, side func(net.Conn, *tls.Config) *tls.Conn) (*secure, error) {
 	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}}
 	s.trust = newPeerTrust(s)
 	s.tls = side(s.wire, config())
-	if err := nc.SetDeadline(until); err != nil {
-		return nil, err
-	}
 	if err := s.tls.HandshakeContext(ctx); err != nil {
 		if err == io.EOF && !s.wire.gotInput {
 			return nil, errClosedSilently
@@ -238,23 +236,26 @@ func (w *wire) Close() error {
 	return nil
 }
 
+// untimed is a part of a net.Conn whose addresses nobody asks for, and whose deadlines package tls must not
+// change. A loop has timers instead, and a Socket sets the deadlines of its TCP connection itself. Around
+// close_notify package tls sets five seconds, and then now. A peer that reads slower would lose the end of its
+// stream.
+type untimed struct{}
+
 // LocalAddr implements net.Conn. It is never called.
-func (w *wire) LocalAddr() net.Addr { return nil }
+func (untimed) LocalAddr() net.Addr { return nil }
 
 // RemoteAddr implements net.Conn. It is never called.
-func (w *wire) RemoteAddr() net.Addr { return nil }
+func (untimed) RemoteAddr() net.Addr { return nil }
 
-// SetDeadline implements net.Conn and does nothing, as the next two. A loop has timers
-// instead, and a Socket sets the deadlines of its TCP connection itself. Package tls must not
-// change those: around close_notify it sets five seconds, and then now. A peer that reads
-// slower would lose the end of its stream.
-func (w *wire) SetDeadline(time.Time) error { return nil }
+// SetDeadline implements net.Conn and does nothing, as the next two.
+func (untimed) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.
-func (w *wire) SetReadDeadline(time.Time) error { return nil }
+func (untimed) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline implements net.Conn.
-func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+func (untimed) SetWriteDeadline(time.Time) error { return nil }
 
 // errNoMore reports to a tls.Conn that it has read all input of the event. Since it is
 // Temporary, the tls.Conn keeps its state and continues at the next Read. On a loop nothing

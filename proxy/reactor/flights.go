@@ -1,0 +1,76 @@
+package reactor
+
+import (
+	"bytes"
+	"net"
+
+	"github.com/remora-proxy/remora/proxy/fair"
+)
+
+// flights carries the handshake of a newcomer between its loop and the goroutine of the handshake, for which
+// it is the net.Conn. The socket stays on the loop, so the handshake makes no more system calls than the bytes
+// need. Writes are gathered until the goroutine needs input or has ended the handshake: that is a flight of TLS.
+type flights struct {
+	untimed
+	n    *newcomer
+	slot *fair.Place // idle while the handshake waits for its peer
+
+	// Only the goroutine accesses these until it posts onHandshake.
+	left []byte // input that is not read yet
+	out  []byte // the flight so far
+
+	input chan flight // the loop responds to each onFlight with one
+}
+
+// flight is what the peer has sent, or why it sends nothing.
+type flight struct {
+	b   []byte
+	err error
+}
+
+func newFlights(n *newcomer, slot *fair.Place) *flights {
+	return &flights{n: n, slot: slot, input: make(chan flight, 1)}
+}
+
+// Read implements net.Conn.
+func (f *flights) Read(b []byte) (int, error) {
+	if len(f.left) == 0 {
+		next := f.exchange()
+		if next.err != nil {
+			return 0, next.err
+		}
+		f.left = next.b
+	}
+	n := copy(b, f.left)
+	f.left = f.left[n:]
+	return n, nil
+}
+
+// exchange has the loop send the flight, and waits for that of the peer.
+func (f *flights) exchange() flight {
+	out := f.out
+	f.out = nil
+	f.slot.SetIdle(true)
+	defer f.slot.SetIdle(false)
+	f.n.loop.Post(func() { f.n.onFlight(out) })
+	select {
+	case next := <-f.input:
+		return next
+	case <-f.n.l.reactor.ctx.Done():
+		return flight{err: ErrStopped}
+	}
+}
+
+// Write implements net.Conn.
+func (f *flights) Write(b []byte) (int, error) {
+	f.out = append(f.out, b...)
+	return len(b), nil
+}
+
+// Close implements net.Conn. The loop closes the socket.
+func (f *flights) Close() error { return nil }
+
+var _ net.Conn = (*flights)(nil)
+
+// deliver passes what the peer has sent to the goroutine, which waits for it. b stays the caller's.
+func (f *flights) deliver(b []byte, err error) { f.input <- flight{bytes.Clone(b), err} }

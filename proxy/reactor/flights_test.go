@@ -1,0 +1,79 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+	"github.com/remora-proxy/remora/proxy/certs"
+)
+
+// bytewise is a connection that writes single bytes.
+type bytewise struct{ net.Conn }
+
+func (c bytewise) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		_, err = c.Conn.Write(b[n : n+1])
+		n++
+	}
+	return n, err
+}
+
+// TestTLSFlights: a flight may arrive in any pieces, and may be longer than what the kernel takes at once.
+func TestTLSFlights(t *testing.T) {
+	ca := testcerts.New(t)
+	names := []string{meshName}
+	for i := range 4000 {
+		names = append(names, fmt.Sprintf("name-%d.of-a-server-that-has-many-of-them.test", i))
+	}
+	cert, key := ca.Issue(testcerts.Leaf{Names: names})
+	long := openIdentity(t, testcerts.NewDir(t, ca, cert, key))
+	for name, c := range map[string]struct {
+		own  *certs.Source // of both sides
+		wrap func(net.Conn) net.Conn
+	}{
+		"single bytes": {NewIdentity(t), func(c net.Conn) net.Conn { return bytewise{c} }},
+		"long":         {long, func(c net.Conn) net.Conn { return c }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{})
+			raw := dial(t, listen(t, e, ListenOptions{TLS: c.own.Server}, echo))
+			_ = raw.SetReadBuffer(4 << 10)
+			if got := ask(t, tls.Client(c.wrap(raw), c.own.Client()), "hello"); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// TestTLSHandshakeBroken: a peer that ends within the handshake, or sends nonsense, is a failure, and holds nothing
+// afterwards.
+func TestTLSHandshakeBroken(t *testing.T) {
+	own := NewIdentity(t)
+	for name, end := range map[string]func(c *net.TCPConn){
+		"end":      func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"reset":    func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
+		"nonsense": func(c *net.TCPConn) { _, _ = io.WriteString(c, "\x17\x03\x03\x00\x02hi") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{})
+			c := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, echo))
+			_, _ = c.Write(clientHello(t, own))
+			awaitWaiting(t, e, 1)
+			end(c)
+			awaitFailure(t, e, CodeFailed, 1)
+			_, _ = io.Copy(io.Discard, c) // until the listener has ended it
+			_ = c.Close()
+			eventually(t, func() error {
+				taken, _ := e.handshakes.inProgress()
+				if st := e.Stats(); taken > 0 || st.Open != 0 || st.Inbound != 0 {
+					return fmt.Errorf("%d handshakes, %+v", taken, st)
+				}
+				return nil
+			})
+		})
+	}
+}
