@@ -44,6 +44,9 @@ func NewFor(key crypto.Signer, template *x509.Certificate, parent *Certificate) 
 	return &Certificate{made, key}, err
 }
 
+// X509 returns the certificate. Nobody may change it.
+func (c *Certificate) X509() *x509.Certificate { return c.x509 }
+
 // RevocationList signs a list that is made from template. The DER of it is returned.
 func (c *Certificate) RevocationList(template *x509.RevocationList) ([]byte, error) {
 	return x509.CreateRevocationList(rand.Reader, template, c.x509, c.key)

@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -80,9 +79,8 @@ type Source struct {
 // configs are the configurations made of one state of the files, and immutable but for warned.
 type configs struct {
 	server, client  *tls.Config
-	begins, expires time.Time              // of the own certificate that ends first
-	roots           *x509.CertPool         // nil means those of the system
-	lists           *revocations           // nil means none
+	begins, expires time.Time // of the own certificate that ends first
+	trusted         *authorities
 	sessions        tls.ClientSessionCache // of an HTTP client; a new certificate or authority begins without any
 	warned          bool                   // of outdated lists; only Open and then watch access it
 }
@@ -139,8 +137,8 @@ type Stats struct {
 func (s *Source) Stats() Stats {
 	c := s.current.Load()
 	st := Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Begins: c.begins, Expires: c.expires}
-	if c.lists != nil {
-		st.Outdates = c.lists.outdate
+	if lists := c.trusted.lists; lists != nil {
+		st.Outdates = lists.outdate
 	}
 	return st
 }

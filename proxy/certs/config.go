@@ -8,7 +8,8 @@ import (
 )
 
 func (s *Source) use(f files) error {
-	next := &configs{}
+	trusted := &authorities{}
+	next := &configs{trusted: trusted}
 	own, err := s.ownCertificates(f)
 	if err != nil {
 		return err
@@ -19,21 +20,21 @@ func (s *Source) use(f files) error {
 		}
 	}
 	if f.ca != nil {
-		next.roots = x509.NewCertPool()
-		if !next.roots.AppendCertsFromPEM(f.ca) {
+		trusted.roots = x509.NewCertPool()
+		if !trusted.roots.AppendCertsFromPEM(f.ca) {
 			return fmt.Errorf("tls: %s: %w", s.opt.CA, errNoCertificate)
 		}
 	}
-	if next.lists, err = parseRevocations(s.opt.CRL, f.crl, f.ca); err != nil {
+	if trusted.lists, err = parseRevocations(s.opt.CRL, f.crl, f.ca); err != nil {
 		return fmt.Errorf("tls: %w", err)
 	}
 	if s.opt.HTTP != nil {
-		next.server = s.httpServer(own, next.roots, next.lists)
+		next.server = s.httpServer(own, trusted)
 		next.client = s.httpClient(own)
 		next.sessions = tls.NewLRUClientSessionCache(maxSessions)
 	} else {
-		next.server = s.serverConfig(own, next.roots, next.lists)
-		next.client = s.clientConfig(own, next.roots, next.lists)
+		next.server = s.serverConfig(own, trusted)
+		next.client = s.clientConfig(own, trusted)
 	}
 	s.current.Store(next)
 	s.loads.Add(1)
@@ -63,14 +64,14 @@ func (s *Source) ownCertificates(f files) (own []tls.Certificate, err error) {
 	return own, err
 }
 
-func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
+func (s *Source) serverConfig(own []tls.Certificate, trusted *authorities) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: own,
 		// VerifyConnection verifies the chain, and returns a code for each failure.
 		ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			return verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageClientAuth, s.peers.acceptLeaf)
+			return trusted.accept(cs.PeerCertificates, x509.ExtKeyUsageClientAuth, s.peers.acceptLeaf)
 		},
 		// Links live long, so resuming sessions would save little. Without it each
 		// handshake shows a certificate, verified by the current configuration.
@@ -79,16 +80,16 @@ func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool, lists
 	}
 }
 
-func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
+func (s *Source) clientConfig(own []tls.Certificate, trusted *authorities) *tls.Config {
 	c := &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
 		Certificates:                own,
-		RootCAs:                     roots,
+		RootCAs:                     trusted.roots,
 		DynamicRecordSizingDisabled: true,
 	}
 	if len(s.opt.Peers) == 0 { // package tls verifies the chain and the dialled name
-		if lists != nil {
-			c.VerifyConnection = func(cs tls.ConnectionState) error { return lists.check(cs.VerifiedChains) }
+		if trusted.lists != nil {
+			c.VerifyConnection = func(cs tls.ConnectionState) error { return trusted.lists.check(cs.VerifiedChains) }
 		}
 		return c
 	}
@@ -97,7 +98,7 @@ func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool, lists
 	c.MinVersion = tls.VersionTLS13
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		return verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageServerAuth, s.peers.acceptLeaf)
+		return trusted.accept(cs.PeerCertificates, x509.ExtKeyUsageServerAuth, s.peers.acceptLeaf)
 	}
 	return c
 }

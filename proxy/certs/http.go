@@ -46,7 +46,7 @@ const maxSessions = 512
 
 // httpServer returns the configuration of an HTTP server. Its sessions may be resumed as long as
 // it is in use: what it verified at first it verifies again then.
-func (s *Source) httpServer(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
+func (s *Source) httpServer(own []tls.Certificate, trusted *authorities) *tls.Config {
 	h := s.opt.HTTP
 	c := &tls.Config{
 		MinVersion:                  cmp.Or(h.MinVersion, tls.VersionTLS12),
@@ -59,12 +59,12 @@ func (s *Source) httpServer(own []tls.Certificate, roots *x509.CertPool, lists *
 		return c
 	}
 	c.ClientAuth = h.Clients
-	c.ClientCAs = roots // only to name them to the client
+	c.ClientCAs = trusted.roots // only to name them to the client
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		if len(cs.PeerCertificates) == 0 && h.Clients == tls.RequestClientCert {
 			return nil
 		}
-		return verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageClientAuth, s.acceptClient)
+		return trusted.accept(cs.PeerCertificates, x509.ExtKeyUsageClientAuth, s.acceptClient)
 	}
 	return c
 }
@@ -108,7 +108,7 @@ func (s *Source) ClientFor(addr, name string) *tls.Config {
 		accept = func(leaf *x509.Certificate) error { return acceptName(leaf, name) }
 	}
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		return verify(cs.PeerCertificates, now.roots, now.lists, x509.ExtKeyUsageServerAuth, accept)
+		return now.trusted.accept(cs.PeerCertificates, x509.ExtKeyUsageServerAuth, accept)
 	}
 	return c
 }

@@ -68,26 +68,6 @@ func (e *VerifyError) Unwrap() error { return e.Err }
 // Is makes it an fs.ErrPermission, for those who only ask whether something is refused.
 func (e *VerifyError) Is(target error) bool { return target == fs.ErrPermission }
 
-// verify checks a peer's chain, leaf first, against roots and revocation lists, and its leaf by accept.
-func verify(chain []*x509.Certificate, roots *x509.CertPool, lists *revocations, usage x509.ExtKeyUsage, accept func(*x509.Certificate) error) error {
-	if len(chain) == 0 {
-		return &VerifyError{CodeNoCertificate, errors.New("no certificate")}
-	}
-	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
-	for _, c := range chain[1:] {
-		o.Intermediates.AddCert(c)
-	}
-	leaf := chain[0]
-	chains, err := leaf.Verify(o)
-	if err != nil {
-		return &VerifyError{codeOf(err), err}
-	}
-	if err := lists.check(chains); err != nil {
-		return err
-	}
-	return accept(leaf)
-}
-
 // acceptLeaf returns an error unless one of the names of leaf is accepted.
 func (p Peers) acceptLeaf(leaf *x509.Certificate) error {
 	if p.accept(leaf) {

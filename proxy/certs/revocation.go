@@ -185,10 +185,11 @@ func (r *revocations) revoked(chain []*x509.Certificate) *x509.Certificate {
 // list stays in use: those on it are revoked all the same.
 func (s *Source) warnOutdated(now time.Time) {
 	c := s.current.Load()
-	if c.warned || c.lists == nil || c.lists.outdate.IsZero() || now.Before(c.lists.outdate) {
+	lists := c.trusted.lists
+	if c.warned || lists == nil || lists.outdate.IsZero() || now.Before(lists.outdate) {
 		return
 	}
 	c.warned = true
 	s.opt.Logger.Warn("revocation list is outdated, and stays in use: later revocations are not known",
-		"code", "tls_crl_outdated", "crl", s.opt.CRL, "next_update", c.lists.outdate)
+		"code", "tls_crl_outdated", "crl", s.opt.CRL, "next_update", lists.outdate)
 }

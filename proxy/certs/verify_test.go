@@ -27,15 +27,7 @@ func TestVerifyChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, _, err := made.PEM()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := parse(name, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return made, all[0]
+		return made, made.X509()
 	}
 	signer, root := issued("root", true, nil)
 	signer, upper := issued("upper", true, signer)
@@ -55,7 +47,7 @@ func TestVerifyChain(t *testing.T) {
 		{"without the lower authority", []*x509.Certificate{leaf, upper}, CodeUnknownCA},
 		{"nothing", nil, CodeNoCertificate},
 	} {
-		err := verify(c.chain, roots, nil, x509.ExtKeyUsageClientAuth, func(accepted *x509.Certificate) error {
+		err := (&authorities{roots: roots}).accept(c.chain, x509.ExtKeyUsageClientAuth, func(accepted *x509.Certificate) error {
 			if accepted != leaf {
 				t.Errorf("%s: the names of %q were asked for", c.name, accepted.Subject)
 			}

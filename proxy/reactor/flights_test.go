@@ -2,13 +2,17 @@ package reactor
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // bytewise is a connection that writes single bytes.
@@ -20,6 +24,17 @@ func (c bytewise) Write(b []byte) (n int, err error) {
 		n++
 	}
 	return n, err
+}
+
+// limitOutput lets the kernel take little output of each accepted connection.
+func limitOutput(ln *net.TCPListener) error {
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10) })
+	return errors.Join(err, failed)
 }
 
 // TestTLSFlights: a flight may arrive in any pieces, and may be longer than what the kernel takes at once.
@@ -40,8 +55,18 @@ func TestTLSFlights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t, Options{})
-			raw := dial(t, listen(t, e, ListenOptions{TLS: c.own.Server}, echo))
-			_ = raw.SetReadBuffer(4 << 10)
+			ln, err := Bind("127.0.0.1:0")
+			if err == nil {
+				err = limitOutput(ln.(*net.TCPListener))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := e.Serve(ln, ListenOptions{TLS: c.own.Server}, func(loop.Loop, string) loop.Receiver { return echo() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw := dial(t, l.Addr().String())
 			if got := ask(t, tls.Client(c.wrap(raw), c.own.Client()), "hello"); got != "hello" {
 				t.Errorf("got %q", got)
 			}
