@@ -12,12 +12,9 @@ import (
 //go:embed dashboard
 var dashboardFiles embed.FS
 
-// dashboard is the page at /. It is self-contained, and requests only /stats, /history and
-// /milliseconds.
-var dashboard, dashboardPolicy = composeDashboard()
-
-// composeDashboard puts style and script into the page. It also returns the policy that
-// makes a browser run these and nothing else, whatever gets into the page.
+// composeDashboard returns the page at /, with style and script in it. The page requests only /stats,
+// /history and /milliseconds. composeDashboard also returns the policy that makes a browser run that style and script and
+// nothing else, whatever gets into the page.
 func composeDashboard() (page []byte, policy string) {
 	style := dashboardFile("style.css")
 	script := dashboardFile("charts.js") + dashboardFile("data.js") + dashboardFile("tables.js") + dashboardFile("main.js")
@@ -43,10 +40,11 @@ func sourceHash(text string) string {
 }
 
 func index(w http.ResponseWriter, _ *http.Request) {
+	page, policy := composeDashboard() // few ask for it, so the sidecar does not keep it
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", dashboardPolicy)
+	h.Set("Content-Security-Policy", policy)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(dashboard)
+	_, _ = w.Write(page)
 }

@@ -52,20 +52,23 @@ func DefaultOptions() Options {
 }
 
 // What Kubernetes accepts, as far as a wrong value would give another meaning to a manifest. The API server checks the rest.
-var (
-	validPolicy   = regexp.MustCompile(`^(Always|IfNotPresent|Never)$`)
-	validName     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-	validImage    = regexp.MustCompile(`^[!-~]{1,1000}$`)
-	validQuantity = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$`)
-	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	portList      = regexp.MustCompile(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
+// The expressions are compiled when they are used: each sidecar would keep their 200 KiB.
+const (
+	validPolicy   = `^(Always|IfNotPresent|Never)$`
+	validName     = `^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
+	validImage    = `^[!-~]{1,1000}$`
+	validQuantity = `^[0-9]{1,18}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$`
+	validVariable = `^[A-Za-z_][A-Za-z0-9_]*=`
+	portList      = `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`
 )
+
+func matches(expression, value string) bool { return regexp.MustCompile(expression).MatchString(value) }
 
 // Check returns an error about the first option that is wrong.
 func (o *Options) Check() error {
 	for _, c := range []struct {
 		option, value string
-		valid         *regexp.Regexp
+		valid         string
 		optional      bool
 		example       string
 	}{
@@ -79,7 +82,7 @@ func (o *Options) Check() error {
 		{"memory-limit", o.MemoryLimit, validQuantity, false, "a quantity such as 896Mi"},
 		{"intercept-image", o.Intercept.Image, validImage, false, "an image such as remora-intercept:latest"},
 	} {
-		if !c.valid.MatchString(c.value) && (c.value != "" || !c.optional) {
+		if !matches(c.valid, c.value) && (c.value != "" || !c.optional) {
 			return fmt.Errorf("--%s: expected %s, got %q", c.option, c.example, c.value)
 		}
 	}
@@ -88,7 +91,7 @@ func (o *Options) Check() error {
 		taken[v.name] = true
 	}
 	for _, e := range o.Env {
-		if !validVariable.MatchString(e) || !utf8.ValidString(e) {
+		if !matches(validVariable, e) || !utf8.ValidString(e) {
 			return fmt.Errorf("--env: expected NAME=VALUE, got %q", e)
 		}
 		name, _, _ := strings.Cut(e, "=")
@@ -138,7 +141,7 @@ func validPorts(ports string) bool {
 	if ports == "" {
 		return true
 	}
-	if !portList.MatchString(ports) {
+	if !matches(portList, ports) {
 		return false
 	}
 	for item := range strings.SplitSeq(ports, ",") {
