@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
-	"github.com/remora-proxy/remora/sidecar/program"
 )
 
 // Sidecar is a running process. It starts its parts, drains them and stops them; what changes while it runs is the job
@@ -72,27 +69,6 @@ type lifetime struct {
 
 // stopTimeout bounds each part of stop. By then no client waits for a response.
 const stopTimeout = 2 * time.Second
-
-// memoryBase is the memory of the process in addition to that of messages, which
-// limitMemory computes.
-const memoryBase = 128 << 20
-
-// releasePages gives back the pages of the program that only a start or a reload uses.
-func (s *Sidecar) releasePages() {
-	if err := program.ReleasePages(); err != nil {
-		s.log.Warn("pages of the program that are not used any more stay resident", "error", err)
-	}
-}
-
-// limitMemory sets the soft memory limit of the process. Messages may take a quarter
-// more than limits.buffered, and the garbage collector may need twice that. Near the
-// limit it runs sooner than at twice the live heap, so that a short peak of buffered
-// messages does not double the memory.
-func limitMemory(cfg *config.Config) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryBase + 5*cfg.Limits.Buffered/2)
-	}
-}
 
 // registrationStats lists the registrations for the admin API.
 func (s *Sidecar) registrationStats() []admin.Registration {

@@ -113,7 +113,7 @@ func (s *starting) enterService() {
 	if s.overlays.keys != nil {
 		s.background.Go(s.overlays.run)
 	}
-	s.releasePages()
+	s.releaseStart()
 	paceCollector()
 	s.log.Info("serving", "version", s.version, "node", s.cfg.Node.ID,
 		"engine", s.engineKind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))

@@ -3,18 +3,41 @@ package program
 import (
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
+	"syscall"
 	"testing"
+	"unsafe"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
-func TestReleasePages(t *testing.T) {
-	before := residentFile(t)
-	if err := ReleasePages(); err != nil {
-		t.Fatal(err)
+func TestRelease(t *testing.T) {
+	for name, release := range map[string]func() error{"constants": ReleaseConstants, "pages": ReleasePages} {
+		touch(t)
+		before := residentFile(t)
+		if err := release(); err != nil {
+			t.Fatal(err)
+		}
+		// The test goes on, so some pages are back already.
+		if now := residentFile(t); now > before*9/10 {
+			t.Errorf("%s: %d KiB of the program are resident, before %d", name, now, before)
+		}
 	}
-	// The test goes on, so some pages are back already.
-	if now := residentFile(t); now > before*9/10 {
-		t.Errorf("%d KiB of the program are resident, before %d", now, before)
+}
+
+// touch makes all constants and code of the program resident.
+func touch(t *testing.T) {
+	const populateRead = 22 // MADV_POPULATE_READ, of Linux 5.14
+	file, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Skip("only with /proc:", err)
+	}
+	for _, m := range unwritable(string(must.ReadFile(t, "/proc/self/maps")), file) {
+		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, m.begin, m.end-m.begin, populateRead); errno != 0 {
+			t.Skip("the kernel does not make pages resident:", errno)
+		}
 	}
 }
 
@@ -35,25 +58,52 @@ func residentFile(t *testing.T) int {
 	return n
 }
 
-func TestConstants(t *testing.T) {
+func TestUnwritable(t *testing.T) {
 	const file = "/usr/bin/a b (deleted)"
-	const unwritten, written = "Rss: 8 kB\nAnonymous:             0 kB\n", "Rss: 8 kB\nAnonymous:             4 kB\n"
 	for _, c := range []struct {
-		mapping, rest string
-		want          bool
+		line string
+		want []mapping
 	}{
-		{"00400000-00ea1000 r-xp 00000000 fe:00 9994361                            " + file, unwritten, true},
-		{"00400000-00ea1000 r--p 00aa1000 fe:00 9994361                            " + file, unwritten, true},
-		{"00400000-00ea1000 r--p 00aa1000 fe:00 9994361                            " + file, written, false},
-		{"00400000-00ea1000 rw-p 016f3000 fe:00 9994361                            " + file, unwritten, false},
-		{"00400000-00ea1000 r-xp 00000000 fe:00 9994361                            /lib" + file, unwritten, false},
-		{"00400000-00ea1000 rw-p 00000000 00:00 0 ", unwritten, false},
-		{"7ffd000-7ffe000 r-xp 00000000 00:00 0                                  [vdso]", unwritten, false},
-		{"", unwritten, false},
+		{"00400000-00ea1000 r-xp 00000000 fe:00 9994361                            " + file, []mapping{{0x400000, 0xea1000, true}}},
+		{"00400000-00ea1000 r--p 00aa1000 fe:00 9994361                            " + file, []mapping{{0x400000, 0xea1000, false}}},
+		{"00400000-00ea1000 rw-p 016f3000 fe:00 9994361                            " + file, nil},
+		{"00400000-00ea1000 r-xp 00000000 fe:00 9994361                            /lib" + file, nil},
+		{"00400000-00ea1000 rw-p 00000000 00:00 0 ", nil},
+		{"7ffd000-7ffe000 r-xp 00000000 00:00 0                                  [vdso]", nil},
+		{"", nil},
 	} {
-		all := constants(c.mapping+"\n"+c.rest, file)
-		if (len(all) == 1) != c.want || c.want && all[0] != (mapping{0x400000, 0xea1000}) {
-			t.Errorf("%q: %x", c.mapping, all)
+		if all := unwritable(c.line+"\n", file); !slices.Equal(all, c.want) {
+			t.Errorf("%q: %v", c.line, all)
 		}
+	}
+}
+
+// TestWritten: a page that was written, as by a debugger, makes its mapping one that is kept.
+func TestWritten(t *testing.T) {
+	pages, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Skip("only with /proc:", err)
+	}
+	defer pages.Close()
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	size := 4 * os.Getpagesize()
+	for _, write := range []bool{false, true} {
+		memory, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.KeepAlive(memory[0])
+		if write {
+			memory[size-1] = 1
+		}
+		begin := uintptr(unsafe.Pointer(&memory[0]))
+		if written, err := (mapping{begin: begin, end: begin + uintptr(size)}).written(pages); err != nil || written != write {
+			t.Errorf("written: %v, reported %v, %v", write, written, err)
+		}
+		syscall.Munmap(memory)
 	}
 }
