@@ -44,7 +44,7 @@ func (s *Sidecar) released(err error) bool {
 }
 
 // Constants that only the first requests, a handshake or a scrape used are given back after firstRelease, and then in
-// intervals that grow fivefold up to lastRelease. Each time takes some 0.3 ms of CPU.
+// intervals that double up to lastRelease. A look takes 0.1 ms of CPU, and that constants come back up to 0.5 ms.
 const (
 	firstRelease = time.Second
 	lastRelease  = time.Minute
@@ -52,7 +52,7 @@ const (
 
 // releaseAgain calls release in these intervals until ctx ends or release reports false.
 func releaseAgain(ctx context.Context, release func() bool) {
-	for wait := firstRelease; ; wait = min(5*wait, lastRelease) {
+	for wait := firstRelease; ; wait = min(2*wait, lastRelease) {
 		select {
 		case <-ctx.Done():
 			return

@@ -15,9 +15,9 @@ func TestReleaseAgain(t *testing.T) {
 		var times []float64
 		releaseAgain(t.Context(), func() bool {
 			times = append(times, time.Since(began).Seconds())
-			return len(times) < 5
+			return len(times) < 8
 		})
-		if want := []float64{1, 6, 31, 91, 151}; !slices.Equal(times, want) {
+		if want := []float64{1, 3, 7, 15, 31, 63, 123, 183}; !slices.Equal(times, want) {
 			t.Errorf("released after %v s, expected %v", times, want)
 		}
 	})

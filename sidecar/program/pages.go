@@ -7,38 +7,40 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 )
 
 // ReleasePages takes the pages of code and constants out of the process's resident memory. Pages that
 // are used again come back from the system's page cache without a read, 16 at a time. The start runs
 // the initializers of all packages, so 18 MiB are resident after the start. Without /proc ReleasePages does nothing.
-func ReleasePages() error { return release(func(mapping) bool { return true }) }
+func ReleasePages() error { return release(func(mapping) bool { return true }, 0) }
 
-// ReleaseConstants is ReleasePages for constants only, most of which are the runtime's tables of functions. They are used
-// when a stack grows or is scanned: so other work brings other pages, and few come back. Of the code in use most comes back.
-func ReleaseConstants() error { return release(func(m mapping) bool { return !m.code }) }
+// manyConstants is more than a loaded sidecar uses, in bytes.
+const manyConstants = 3 << 20
 
-func release(chosen func(mapping) bool) error {
-	maps, err := os.ReadFile("/proc/self/maps")
+// ReleaseConstants is ReleasePages for constants only, and only if many are resident. Most are the runtime's tables of functions,
+// which are read when a stack grows or is scanned. So work of many kinds brings many pages, and few of them come back.
+// Of the code most comes back.
+func ReleaseConstants() error { return release(func(m mapping) bool { return !m.code }, manyConstants) }
+
+// release releases the chosen mappings that have more than so many bytes resident.
+func release(chosen func(mapping) bool, resident int) error {
+	mappings, err := program()
+	if err != nil || len(mappings) == 0 {
+		return err
+	}
+	pages, err := os.Open("/proc/self/pagemap")
 	if err != nil {
 		return nil
 	}
-	states, err := os.Open("/proc/self/pagemap")
-	if err != nil {
-		return nil
-	}
-	defer states.Close()
-	file, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return fmt.Errorf("file of the program: %w", err)
-	}
-	for _, m := range unwritable(string(maps), file) {
+	defer pages.Close()
+	for _, m := range mappings {
 		if !chosen(m) {
 			continue
 		}
-		written, e := m.written(states)
-		if e == nil && !written {
+		n, written, e := m.state(pages)
+		if e == nil && n > resident && !written {
 			e = m.release()
 		}
 		err = errors.Join(err, e)
@@ -52,7 +54,20 @@ type mapping struct {
 	code       bool
 }
 
-// unwritable returns the mappings of file in /proc/self/maps that the program can't write.
+// program returns the mappings of this program that it can't write. There are none without /proc.
+var program = sync.OnceValues(func() ([]mapping, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil, nil
+	}
+	file, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil, fmt.Errorf("file of the program: %w", err)
+	}
+	return unwritable(string(maps), file), nil
+})
+
+// unwritable returns the mappings of file in /proc/self/maps that can't be written.
 //
 //	00400000-00ea1000 r-xp 00000000 fe:00 9994361     /usr/bin/remora
 func unwritable(maps, file string) (all []mapping) {
@@ -68,23 +83,30 @@ func unwritable(maps, file string) (all []mapping) {
 	return all
 }
 
-// ofFile is the bit of a page in /proc/self/pagemap that is the file's, or shared.
-const ofFile = 1 << 61
+// Bits of a page in /proc/self/pagemap.
+const (
+	present = 1 << 63
+	ofFile  = 1 << 61 // it is the file's, or shared
+)
 
-// written reports whether a page was written: the changes of a loader or a debugger are not in the file. pages is
-// /proc/self/pagemap, 8 bytes for each page.
-func (m mapping) written(pages *os.File) (bool, error) {
-	size := uintptr(os.Getpagesize())
-	states := make([]byte, (m.end-m.begin)/size*8)
-	if _, err := pages.ReadAt(states, int64(m.begin/size*8)); err != nil {
-		return false, fmt.Errorf("states of the program's pages: %w", err)
+// state returns how many bytes are resident, and whether a page was written: the changes of a loader or a debugger are not
+// in the file. pages is /proc/self/pagemap, which has 8 bytes for each page.
+func (m mapping) state(pages *os.File) (resident int, written bool, err error) {
+	size := os.Getpagesize()
+	states := make([]byte, int(m.end-m.begin)/size*8)
+	if _, err := pages.ReadAt(states, int64(m.begin)/int64(size)*8); err != nil {
+		return 0, false, fmt.Errorf("states of the program's pages: %w", err)
 	}
 	for ; len(states) > 0; states = states[8:] {
-		if state := binary.NativeEndian.Uint64(states); state != 0 && state&ofFile == 0 {
-			return true, nil
+		state := binary.NativeEndian.Uint64(states)
+		if state&present != 0 {
+			resident += size
+		}
+		if state != 0 && state&ofFile == 0 {
+			written = true
 		}
 	}
-	return false, nil
+	return resident, written, nil
 }
 
 func (m mapping) release() error {
