@@ -55,7 +55,7 @@ argument. It does not freeze unless --stall-mean is given.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on, or unix:/path")
 	f.StringVar(&o.Device, "device", "", "network interface to listen on, of Linux (default all); lo: with --listen 0.0.0.0:PORT, all of 127.0.0.0/8")
 	f.StringVar((*string)(&o.Protocol), "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
 	f.IntVar(&o.Workers, "workers", 0, "requests at once; more wait (default no limit), protocol dubbo: are refused (default 200)")

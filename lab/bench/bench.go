@@ -38,6 +38,7 @@ const (
 	GRPC  Kind = "grpc"  // of GRPCRows
 	Work  Kind = "work"  // of WorkRows
 	TLS   Kind = "tls"   // handshakes, of HandshakeRows
+	Mesh  Kind = "mesh"  // of MeshRows
 
 	RealMatrix Kind = "matrix"   // of MatrixRows, see Matrix
 	Frontiers  Kind = "frontier" // of FrontierRows, see Frontier

@@ -19,7 +19,8 @@ type Meter []int
 
 // Usage is what processes have used since their start.
 type Usage struct {
-	At time.Time // of the reading
+	At     time.Time     // of the reading
+	Period time.Duration // between two readings, in the result of Since
 
 	// CPU is the scheduler's run time of all threads, also of ended ones. Last is the part of
 	// the last process of the Meter, with its descendants.
@@ -29,14 +30,16 @@ type Usage struct {
 	// only give the share of each over some seconds.
 	User, System int64
 
-	RSS int64 // resident memory in bytes, at the moment; shared pages count for each process
-	Own int64 // the part without pages of files
+	RSS     int64 // resident memory in bytes, at the moment; shared pages count for each process
+	LastRSS int64 // the part of the last process of the Meter, with its descendants
+	Own     int64 // the part of RSS without pages of files
 }
 
 // Since returns the usage after before, with the memory of now.
 func (u Usage) Since(before Usage) Usage {
 	u.CPU, u.Last = u.CPU-before.CPU, u.Last-before.Last
 	u.User, u.System = u.User-before.User, u.System-before.System
+	u.Period = u.At.Sub(before.At)
 	return u
 }
 
@@ -45,6 +48,12 @@ func (u Usage) figures(requests int64, processes int) Figures {
 	f := Figures{CPU: cpu, RSS: mebibytes(u.RSS)}
 	if processes > 1 {
 		f[First] = microseconds(u.Last) / float64(requests)
+	}
+	if processes == 2 {
+		f[Cores] = u.CPU.Seconds() / u.Period.Seconds()
+		f[FirstCores] = u.Last.Seconds() / u.Period.Seconds()
+		f[SecondCores] = f[Cores] - f[FirstCores]
+		f[FirstRSS], f[SecondRSS] = mebibytes(u.LastRSS), mebibytes(u.RSS-u.LastRSS)
 	}
 	if ticks := u.User + u.System; ticks > 0 {
 		f[User], f[System] = cpu*float64(u.User)/float64(ticks), cpu*float64(u.System)/float64(ticks)
@@ -60,13 +69,13 @@ func (m Meter) Usage() (Usage, error) {
 		if err != nil {
 			return u, err
 		}
-		before := u.CPU
+		before := u
 		for _, pid := range all {
 			if err := u.add(pid); err != nil {
 				return u, fmt.Errorf("usage of process %d: %w", pid, err)
 			}
 		}
-		u.Last = u.CPU - before
+		u.Last, u.LastRSS = u.CPU-before.CPU, u.RSS-before.RSS
 	}
 	return u, nil
 }

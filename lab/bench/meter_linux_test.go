@@ -37,8 +37,14 @@ func TestMeter(t *testing.T) {
 }
 
 func TestUsageFigures(t *testing.T) {
-	u := Usage{CPU: 2 * time.Millisecond, Last: time.Millisecond, User: 3, System: 9, RSS: 5 << 20}
-	if f := u.figures(100, 2); !maps.Equal(f, Figures{CPU: 20, User: 5, System: 15, First: 10, RSS: 5}) {
+	u := Usage{
+		CPU: 2 * time.Millisecond, Last: time.Millisecond, Period: 8 * time.Millisecond,
+		User: 3, System: 9, RSS: 5 << 20, LastRSS: 2 << 20,
+	}
+	if f := u.figures(100, 2); !maps.Equal(f, Figures{
+		CPU: 20, User: 5, System: 15, First: 10, RSS: 5,
+		Cores: 0.25, FirstCores: 0.125, SecondCores: 0.125, FirstRSS: 2, SecondRSS: 3,
+	}) {
 		t.Errorf("%v", f)
 	}
 	u.User, u.System = 0, 0 // no tick

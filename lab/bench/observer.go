@@ -14,7 +14,7 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-// observer scrapes sidecars' metrics each second and receives their spans. A nil one does nothing.
+// observer scrapes proxies' metrics each second and receives the spans of sidecars. A nil one does nothing.
 type observer struct {
 	ctx              context.Context
 	stop             context.CancelFunc
@@ -22,6 +22,7 @@ type observer struct {
 	addr             string // of the receiver
 	work             sync.WaitGroup
 	scrapes, exports atomic.Int64
+	traced           bool // some sidecar exports spans
 }
 
 func newObserver() (*observer, error) {
@@ -40,11 +41,12 @@ func newObserver() (*observer, error) {
 	return o, nil
 }
 
-func (o *observer) scrape(admin string) {
+// scrape asks for the metrics at a URL until close.
+func (o *observer) scrape(metrics string) {
 	o.work.Go(func() {
 		for sleep(o.ctx, time.Second) == nil {
-			// The sidecar may not listen yet, or no more: check fails if none ever responded.
-			if _, err := child.Call(o.ctx, http.MethodGet, "http://"+admin+"/metrics"); err == nil {
+			// The proxy may not listen yet, or no more: check fails if none ever responded.
+			if _, err := child.Call(o.ctx, http.MethodGet, metrics); err == nil {
 				o.scrapes.Add(1)
 			}
 		}
@@ -52,7 +54,7 @@ func (o *observer) scrape(admin string) {
 }
 
 func (o *observer) check() error {
-	if o != nil && (o.scrapes.Load() == 0 || o.exports.Load() == 0) {
+	if o != nil && (o.scrapes.Load() == 0 || o.traced && o.exports.Load() == 0) {
 		return errors.New("nothing was observed")
 	}
 	return nil

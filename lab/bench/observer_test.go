@@ -25,9 +25,13 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.close()
-	o.scrape(sidecar.Listener.Addr().String())
+	o.scrape(sidecar.URL + "/metrics")
 	<-scraped
 	<-scraped // the first scrape has been counted
+	if err := o.check(); err != nil {
+		t.Errorf("nothing exports spans: %v", err)
+	}
+	o.traced = true
 	if err := o.check(); err == nil {
 		t.Error("without a span: no error")
 	}

@@ -82,6 +82,7 @@ var comparisons = []struct{ row, base string }{
 	{"remora-https-in", "haproxy-https-in"}, {"remora-https-out", "haproxy-https-out"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
 	{"remora-1-gnet", "remora-1"}, {"remora-2-gnet", "remora-2"}, {"remora-2-gnet", "haproxy-2"},
+	{"remora-mesh", "envoy-mesh"}, {"remora-mesh-unix", "remora-mesh"},
 	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},
 	{"remora-listener-ecdsa", "haproxy-listener-ecdsa"}, {"remora-listener-ecdsa", "nginx-listener-ecdsa"},
 	{"remora-link-ecdsa", "haproxy-link-ecdsa"}, {"remora-link-ecdsa", "nginx-link-ecdsa"},
@@ -102,6 +103,9 @@ func (r *Report) Text(w io.Writer) error {
 	}
 	if r.Kind == Frontiers {
 		columns = frontierColumns
+	}
+	if r.Kind == Mesh {
+		columns = meshColumns
 	}
 	if r.Kind == RealMatrix {
 		_, err = io.WriteString(w, r.matrixText(preface))
@@ -195,6 +199,8 @@ func (r *Report) verdicts() (all []Verdict) {
 		all = r.Samples.workVerdicts()
 	case TLS:
 		all = r.Samples.handshakeVerdicts()
+	case Mesh:
+		all = r.Samples.meshVerdicts()
 	case GRPC:
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.grpcVerdicts(load)...)
@@ -289,7 +295,7 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), HandshakeRows(), MatrixRows(), FrontierRows()) {
+	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), HandshakeRows(), MeshRows(), MatrixRows(), FrontierRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -22,6 +22,7 @@ const AtRest = "at rest"
 
 // Rest says how a row is measured without requests.
 type Rest struct {
+	Settle      time.Duration // from the start until a proxy is at rest
 	Duration    time.Duration // without requests
 	Connections int           // idle ones, each after one request; 0 means that nothing is measured at rest
 	Asked       int           // idle ones, if the limit of descriptors allows no more than Connections
@@ -37,7 +38,7 @@ func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 	if err != nil {
 		return sample, err
 	}
-	before, err := s.Meter.after(ctx, settle)
+	before, err := s.Meter.after(ctx, r.Settle)
 	if err != nil {
 		return sample, err
 	}

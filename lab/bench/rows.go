@@ -26,6 +26,7 @@ type Row struct {
 // responds at once. With more, each proxy of the chain but the first exists once per replica.
 type replicas struct {
 	count int      // 0 means 1
+	unix  bool     // they listen on Unix sockets
 	args  []string // of remora-lab replica, after --mode fast
 	alike bool     // they have one seed
 	first []string // more args of the first
@@ -48,9 +49,10 @@ type hop struct {
 	program             Program
 	config              string   // template of its configuration; "" means that it gets two ports instead
 	args                []string // the path of its configuration, or the ports, come after them
-	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy, nginx and Remora
+	SecureIn, SecureOut bool     // HTTPS from the load, or to the next hop: of HAProxy, nginx and Remora; of Envoy mutual TLS
 	Mutual              bool     // both sides show certificates: of HAProxy and nginx
 	GRPC                bool     // HTTP/2 on both sides; Remora's Sidecar says it itself
+	Scraped             bool     // its metrics are scraped each second: of Envoy and Remora
 	uncounted           bool     // it belongs to the other side, and its usage is not measured
 	Sidecar             *sidecar // nil for other proxies
 

@@ -20,6 +20,11 @@ const (
 	System      Figure = "system_us"     // the part within
 	First       Figure = "first_us"      // the part of CPU of the proxy that the load calls, if there are more
 	PerCore     Figure = "per_core"      // handshakes per second of CPU
+	Cores       Figure = "vcpu"          // seconds of CPU per second, of two proxies
+	FirstCores  Figure = "first_vcpu"    // the part of the proxy that the load calls
+	SecondCores Figure = "second_vcpu"   // the part of the other one
+	FirstRSS    Figure = "first_rss_mib" // resident memory of the proxy that the load calls, after the load, MiB
+	SecondRSS   Figure = "second_rss_mib"
 	PerGiB      Figure = "cpu_s_gib"     // seconds of CPU per GiB of bodies
 	Rate        Figure = "rate"          // requests per second
 	P50         Figure = "p50_us"        // latency

@@ -77,6 +77,10 @@ func (s *Stack) start(ctx context.Context) error {
 	var front *child.Process
 	upstreams := take(width)
 	for i, addr := range upstreams {
+		if s.row.replicas.unix {
+			addr = "unix:" + filepath.Join(s.dir, fmt.Sprintf("replica-%d.sock", i+1))
+			upstreams[i] = addr
+		}
 		if front, err = s.replica(ctx, i, addr); err != nil {
 			return fmt.Errorf("%w: %w", errReplica, err)
 		}
@@ -140,14 +144,16 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 	if err := os.Mkdir(p.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	if p.Sidecar != nil && p.Sidecar.Observed {
+	traced := p.Sidecar != nil && p.Sidecar.Observed
+	if p.Scraped || traced {
 		if s.observer == nil {
 			if s.observer, err = newObserver(); err != nil {
 				return nil, err
 			}
 		}
+		s.observer.traced = traced
 		p.Spans = s.observer.addr
-		s.observer.scrape(p.Admin)
+		s.observer.scrape("http://" + p.Admin + metricsPath[p.program])
 	}
 	args, err := p.arguments()
 	if err != nil {
@@ -204,6 +210,9 @@ func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	return sums, nil
 }
 
+// metricsPath is where a program has its metrics.
+var metricsPath = map[Program]string{Remora: "/metrics", Envoy: "/stats/prometheus"}
+
 func (p process) metrics(ctx context.Context) ([]byte, error) {
-	return child.Call(ctx, http.MethodGet, "http://"+p.addr+"/metrics")
+	return child.Call(ctx, http.MethodGet, "http://"+p.addr+metricsPath[Remora])
 }

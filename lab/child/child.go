@@ -14,6 +14,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/unixaddr"
 )
 
 // Process is a child.
@@ -169,7 +171,8 @@ func Await(ctx context.Context, p *Process, what string, try func(context.Contex
 func Listens(addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var d net.Dialer
-		c, err := d.DialContext(ctx, "tcp", addr)
+		network, address := unixaddr.Split(addr)
+		c, err := d.DialContext(ctx, network, address)
 		if err == nil {
 			c.Close()
 		}

@@ -31,12 +31,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/unixaddr"
 	"github.com/remora-proxy/remora/lab/server"
 )
 
 // Options says how a replica behaves. The zero value of a field means its default, if any.
 type Options struct {
-	Listen   string   // host:port; default "127.0.0.1:0"
+	Listen   string   // host:port or unix:/path; default "127.0.0.1:0"
 	Device   string   // network interface to listen on; "" means all
 	Protocol Protocol // default HTTP
 	Name     string   // in responses and Stats; default "replica"
@@ -100,7 +101,8 @@ func serve(s *service) (*Replica, error) {
 			return cmp.Or(failed, err)
 		}
 	}
-	ln, err := lc.Listen(context.Background(), "tcp", s.opts.Listen)
+	network, address := unixaddr.Split(s.opts.Listen)
+	ln, err := lc.Listen(context.Background(), network, address)
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
