@@ -2,7 +2,9 @@
 # What the sidecar costs, beside other proxies: builds both binaries and runs
 # `remora-lab bench`. Compare rows of one run only.
 #
-#   scripts/bench.sh [work | mesh | https | handshakes | grpc] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
+#   scripts/bench.sh [KIND] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
+#
+#   KIND   work, mesh, scale, https, handshakes or grpc
 #
 #   BENCH_DIR   the newest HAProxy and nginx (scripts/peers.sh) and Envoy (venv/bin/envoy), if they are there
 #               (default ~/.cache/remora-bench)

@@ -2,7 +2,8 @@
 // types has one job:
 //
 //	Sidecar        the parts of a running process, and their end (sidecar.go, drain.go); start.go is
-//	               the list of steps in which they start, and collector.go says how soon garbage is collected
+//	               the list of steps in which they start, collector.go says how soon garbage is
+//	               collected, and memory.go gives memory back
 //	reloads        applies changed configurations, by a change each (reload.go,
 //	               reload_listeners.go)
 //	succession     takes over from a predecessor (inheritance.go), and hands over to a

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +74,8 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	c.restFlags(cmd)
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), handshakesCommand(), grpcCommand(), meshCommand(), memoryCommand())
+	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), handshakesCommand(), grpcCommand(),
+		meshCommand(), scaleCommand(), memoryCommand())
 	return cmd
 }
 
@@ -159,6 +161,34 @@ A second load is a closed loop. The exit status is 1 if a request through a side
 	f := cmd.Flags()
 	f.Float64Var(&c.seconds, "seconds", 10, "length of each load; wrk takes whole seconds")
 	f.IntSliceVar(&c.connections, "connections", []int{64}, "connections of the closed loops")
+	return cmd
+}
+
+func scaleCommand() *cobra.Command {
+	var cores, connections int
+	c := comparison{all: bench.ScaleRows(runtime.NumCPU()), Options: bench.Options{Kind: bench.Scale, Watch: true}}
+	cmd := c.command("scale", "Measure sidecars on more and more processors",
+		`Measure one sidecar and two with 1, 2, 4 and so on up to --cores processors each, and the direct
+way. Load, replica and each sidecar have as many processors of their own, by taskset. So n cores
+take 3n processors with one sidecar, 4n with two. If there are fewer, the load and the replica share
+what the sidecars leave; if there are none left, all share. The last column of the table of growth says so. The
+processors are those of Linux: two hyperthreads of a core count as two.
+
+The direct way shows what load and replica can do: where a sidecar comes near, they are the limit. It
+needs wrk. The exit status is 1 if a request failed.`)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cores < 1 || connections < 1 {
+			return errors.New("want at least one core and one connection")
+		}
+		c.all = bench.ScaleRows(cores)
+		c.Loads = []bench.Load{bench.ScaleLoad(connections, time.Duration(c.seconds*float64(time.Second)))}
+		return run(cmd, args)
+	}
+	f := cmd.Flags()
+	f.IntVar(&cores, "cores", runtime.NumCPU(), "the most processors of a sidecar")
+	f.IntVar(&connections, "connections", 64, "connections for each core")
+	f.Float64Var(&c.seconds, "seconds", 5, "length of each load, in whole seconds")
 	return cmd
 }
 

@@ -39,6 +39,7 @@ const (
 	Work  Kind = "work"  // of WorkRows
 	TLS   Kind = "tls"   // handshakes, of HandshakeRows
 	Mesh  Kind = "mesh"  // of MeshRows
+	Scale Kind = "scale" // of ScaleRows
 
 	RealMatrix Kind = "matrix"   // of MatrixRows, see Matrix
 	Frontiers  Kind = "frontier" // of FrontierRows, see Frontier
@@ -68,7 +69,16 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{
 		Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools),
-		Rest: o.Rest, Kind: o.Kind, GRPC: slices.ContainsFunc(o.Rows, func(r Row) bool { return r.grpc }),
+		Rest: o.Rest, Kind: o.Kind, Cores: map[string]string{}, GRPC: slices.ContainsFunc(o.Rows, func(r Row) bool { return r.grpc }),
+	}
+	for _, row := range o.Rows {
+		c, err := row.divided()
+		if err != nil {
+			return nil, err
+		}
+		if row.cores > 0 {
+			r.Cores[row.Name], r.MostCores = c.String(), max(r.MostCores, row.cores)
+		}
 	}
 	for _, l := range o.Loads {
 		r.Loads = append(r.Loads, l.Name)

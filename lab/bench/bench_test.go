@@ -80,6 +80,7 @@ func TestSidecars(t *testing.T) {
 	t.Run("Work", func(t *testing.T) { testWork(t, remora) })
 	t.Run("Handshakes", func(t *testing.T) { testHandshakes(t, remora) })
 	t.Run("Mesh", func(t *testing.T) { testMesh(t, remora) })
+	t.Run("Scale", func(t *testing.T) { testScale(t, remora) })
 	t.Run("Tail", func(t *testing.T) { testTail(t, remora) })
 	t.Run("Matrix", func(t *testing.T) { testMatrix(t, remora) })
 	t.Run("Frontier", func(t *testing.T) { testFrontier(t, remora) })

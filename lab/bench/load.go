@@ -139,7 +139,7 @@ func (c calls) wrk(ctx context.Context, s *Stack, connections int, d time.Durati
 	if c.get != "" {
 		script = "result.lua"
 	}
-	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + seconds(d),
+	args := []string{"-t" + strconv.Itoa(max(1, min(s.row.cores, connections))), "-c" + strconv.Itoa(connections), "-d" + seconds(d),
 		"--timeout", seconds(requestTimeout), "-s", filepath.Join(s.dir, "wrk", script)}
 	if c.close {
 		args = append(args, "-H", "Connection: close")
@@ -148,7 +148,8 @@ func (c calls) wrk(ctx context.Context, s *Stack, connections int, d time.Durati
 	if c.size > 0 {
 		args = append(args, "--", strconv.Itoa(c.size))
 	}
-	out, err := child.Output(ctx, s.Tools[Wrk], args...)
+	program, args := s.Tools.pin(s.cores.load, s.Tools[Wrk], args)
+	out, err := child.Output(ctx, program, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,17 +14,19 @@ import (
 
 // Report is what a run measured.
 type Report struct {
-	Began   time.Time          `json:"began"`
-	Rounds  int                `json:"rounds"`
-	Machine Machine            `json:"machine"`
-	Tools   Tools              `json:"tools"`
-	Missing map[Program]string `json:"missing"` // programs, and how to install them
-	Rows    []string           `json:"rows"`
-	Loads   []string           `json:"loads"`
-	Rest    Rest               `json:"rest"`
-	Kind    Kind               `json:"kind,omitempty"`
-	GRPC    bool               `json:"grpc,omitempty"` // the rows are called by it
-	Samples Samples            `json:"samples"`
+	Began     time.Time          `json:"began"`
+	Rounds    int                `json:"rounds"`
+	Machine   Machine            `json:"machine"`
+	Tools     Tools              `json:"tools"`
+	Missing   map[Program]string `json:"missing"` // programs, and how to install them
+	Rows      []string           `json:"rows"`
+	Loads     []string           `json:"loads"`
+	Rest      Rest               `json:"rest"`
+	Kind      Kind               `json:"kind,omitempty"`
+	GRPC      bool               `json:"grpc,omitempty"`       // the rows are called by it
+	Cores     map[string]string  `json:"cores,omitempty"`      // by the row: who has which processors
+	MostCores int                `json:"most_cores,omitempty"` // of a sidecar
+	Samples   Samples            `json:"samples"`
 
 	Unwatched string    `json:"unwatched,omitempty"` // why the processors were not watched
 	Failures  []Failure `json:"failures,omitempty"`
@@ -125,6 +127,10 @@ func (r *Report) Text(w io.Writer) error {
 	}
 	switch r.Kind {
 	case Dubbo, HTTPS: // they promise nothing
+	case Scale:
+		for _, load := range r.Loads {
+			writeTable(&b, "Growth", r.scaleTable(load))
+		}
 	case Frontiers:
 		writeTable(&b, "Beside Envoy's hedging at the same extra load, by medians", r.frontierTable())
 	default:
@@ -295,7 +301,8 @@ func (r *Report) Check() error {
 		preface, err := r.preface()
 		return errors.Join(errors.New("bench: nothing was measured: "+preface), err)
 	}
-	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), HandshakeRows(), MeshRows(), MatrixRows(), FrontierRows()) {
+	for _, row := range slices.Concat(Rows(), WorkRows(), TailRows(false), DubboRows(), HTTPSRows(), HandshakeRows(), MeshRows(), ScaleRows(r.MostCores),
+		MatrixRows(), FrontierRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}

@@ -20,6 +20,7 @@ type Row struct {
 	script   string // of wrk; "" means post.lua
 	grpc     bool   // the load calls it by gRPC
 	rsa      bool   // certificates have keys of RSA, not of ECDSA
+	cores    int    // processors of each sidecar, of the replica and of the load; 0 means all, for all
 }
 
 // replicas are what serves the requests of a row. The zero value is one replica that
@@ -200,6 +201,9 @@ func (r Row) programs() (programs []Program) {
 	}
 	if r.grpc {
 		programs = append(programs, H2load)
+	}
+	if r.cores > 0 {
+		programs = append(programs, Taskset)
 	}
 	return programs
 }

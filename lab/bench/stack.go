@@ -26,6 +26,7 @@ type Stack struct {
 	Meter Meter // of the proxies; the last one is called by the load
 
 	row      Row
+	cores    cores  // of the row
 	seed     uint64 // of the replicas
 	dir      string
 	procs    *child.Group
@@ -51,7 +52,8 @@ func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{Tools: t, row: row, seed: seed, dir: dir, procs: &child.Group{Dir: dir}}
-	err = errors.Join(writeCertificates(dir, row.rsa), os.CopyFS(dir, wrkScripts))
+	s.cores, err = row.divided()
+	err = errors.Join(err, writeCertificates(dir, row.rsa), os.CopyFS(dir, wrkScripts))
 	if err == nil {
 		err = s.start(ctx)
 	}
@@ -99,7 +101,7 @@ func (s *Stack) start(ctx context.Context) error {
 			if len(listen) == len(upstreams) {
 				p.Upstreams = upstreams[i : i+1]
 			}
-			if front, err = s.proxy(ctx, fmt.Sprintf("%s-%d-%d", p.program, level+1, i+1), p); err != nil {
+			if front, err = s.proxy(ctx, fmt.Sprintf("%s-%d-%d", p.program, level+1, i+1), p, s.cores.sidecars[level]); err != nil {
 				return err
 			}
 		}
@@ -136,10 +138,13 @@ func (s *Stack) try(ctx context.Context) (err error) {
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	name := fmt.Sprintf("replica-%d", i+1)
 	args := append([]string{"replica", "--mode", "fast", "--name", name, "--listen", addr}, s.row.replicas.arguments(i, s.seed)...)
-	return s.procs.StartServer(ctx, child.Listens(addr), []string{"GOMAXPROCS=2"}, name, s.Tools[Lab], args...)
+	program, args := s.Tools.pin(s.cores.replica, s.Tools[Lab], args)
+	threads := fmt.Sprintf("GOMAXPROCS=%d", max(2, s.row.cores))
+	return s.procs.StartServer(ctx, child.Listens(addr), []string{threads}, name, program, args...)
 }
 
-func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Process, err error) {
+// proxy starts a proxy on some processors; on all without a list.
+func (s *Stack) proxy(ctx context.Context, name string, p place, cpus []int) (_ *child.Process, err error) {
 	p.Dir = filepath.Join(s.dir, name)
 	if err := os.Mkdir(p.Dir, 0o755); err != nil {
 		return nil, err
@@ -159,8 +164,8 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 	if err != nil {
 		return nil, err
 	}
-	started, err := s.procs.StartServer(ctx, child.Listens(p.Listen), s.row.env,
-		name, s.Tools[p.program], args...)
+	program, args := s.Tools.pin(cpus, s.Tools[p.program], args)
+	started, err := s.procs.StartServer(ctx, child.Listens(p.Listen), s.row.env, name, program, args...)
 	if err != nil {
 		return nil, err
 	}

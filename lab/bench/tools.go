@@ -28,6 +28,7 @@ const (
 	// Debian's older releases of peers, beside the newest.
 	DebianHAProxy Program = "haproxy-debian"
 	DebianNginx   Program = "nginx-debian"
+	Taskset       Program = "taskset" // starts a program on some processors
 )
 
 // newest are the releases of the peers that published tables compare with. The report says so if it has
@@ -52,7 +53,8 @@ var programs = map[Program]struct {
 	DebianNginx:   {[]string{"/usr/sbin/nginx"}, "-v", "apt-get install nginx"},
 	Wrk: {[]string{"wrk"}, "-v",
 		"apt-get install wrk; without it the lab's own load takes more of the machine"},
-	H2load: {[]string{"h2load"}, "--version", "apt-get install nghttp2-client"},
+	H2load:  {[]string{"h2load"}, "--version", "apt-get install nghttp2-client"},
+	Taskset: {[]string{"taskset"}, "", "apt-get install util-linux"},
 }
 
 // Tools are the paths of the programs that were found.
