@@ -2,14 +2,14 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/bits"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ScaleRows are the direct way, one sidecar and two, with 1, 2, 4 and so on up to most processors for each sidecar, for the
@@ -102,15 +102,34 @@ func list(cpus []int) string {
 	return strings.Join(text, ",")
 }
 
+var allowed = regexp.MustCompile(`(?m)^Cpus_allowed_list:\s*(\S+)$`)
+
 // processors returns those that this process may use.
 func processors() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
 		return nil, fmt.Errorf("processors of this process: %w", err)
 	}
-	var all []int
-	for i := range len(set) * bits.UintSize {
-		if set.IsSet(i) {
+	m := allowed.FindSubmatch(status)
+	if m == nil {
+		return nil, errors.New("the kernel does not say which processors this process may use")
+	}
+	return parseList(string(m[1]))
+}
+
+// parseList reads a list of processors, such as 0-3,8.
+func parseList(text string) (all []int, err error) {
+	for item := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, errTo := strconv.Atoi(last)
+		if err = errors.Join(err, errTo); err != nil {
+			return nil, fmt.Errorf("list of processors %q: %w", text, err)
+		}
+		for i := from; i <= to; i++ {
 			all = append(all, i)
 		}
 	}

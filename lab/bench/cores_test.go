@@ -39,6 +39,17 @@ func TestCoreCounts(t *testing.T) {
 	}
 }
 
+func TestParseList(t *testing.T) {
+	for text, want := range map[string][]int{"0": {0}, "0-2": {0, 1, 2}, "1,3-4,8": {1, 3, 4, 8}} {
+		if got, err := parseList(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if got, err := parseList("0-x"); err == nil {
+		t.Errorf("0-x: %v", got)
+	}
+}
+
 // TestProcessors: a child that is pinned has one of the processors of this process.
 func TestProcessors(t *testing.T) {
 	all, err := processors()
