@@ -85,6 +85,7 @@ var layers = []layer{
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
 	{[]string{"proxy/stream/pipe"}, []string{"proxy/loop"}, "a pipe carries bytes, whatever they are"},
+	{[]string{"proxy/sim/cores"}, nil, "a calculation, which needs nothing"},
 	{[]string{"proxy/sim/queues"}, []string{"lb", "lb/spare", "proxy/hedge", "proxy/hedge/class"}, "balancing and hedging alone, on virtual time"},
 	{
 		[]string{"proxy/proxytest"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func holdMoves(t *testing.T, e *Reactor, part float64, room, to int) {
 	}
 }
 
-func holdMovesOf(t *testing.T, l *eventLoop, part float64, room int, to *eventLoop) {
+func holdMovesOf(t testing.TB, l *eventLoop, part float64, room int, to *eventLoop) {
 	on(t, l, func() {
 		m := &l.moving
 		l.use.since = math.MaxInt64 - time.Hour
@@ -290,4 +291,71 @@ func TestStopWhileMoving(t *testing.T) {
 			t.Fatalf("%d connections are open after the stop", n)
 		}
 	}
+}
+
+// BenchmarkMove measures an exchange on a connection that moves to the other loop with each request. BenchmarkOneLoop has
+// the same exchange without the move.
+func BenchmarkMove(b *testing.B) {
+	e := start(b, Options{Loops: 2})
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Receiver {
+		m := &mover{}
+		var conn loop.Conn
+		m.open = func(c loop.Conn) { conn = c }
+		m.data = func(b []byte) { conn.Write(b) }
+		return m
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i, l := range e.loops {
+		holdMovesOf(b, l, 1, math.MaxInt, e.loops[1-i])
+	}
+	roundTrips(b, l.Addr().String())
+	moved := uint64(0)
+	for _, l := range e.loops {
+		on(b, l, func() { moved += l.stats.Moved })
+	}
+	b.ReportMetric(float64(moved)/float64(b.N), "moves/op")
+}
+
+// BenchmarkOtherLoop measures an exchange whose response comes from the other loop: it is posted there and back.
+func BenchmarkOtherLoop(b *testing.B) {
+	e := start(b, Options{Loops: 2})
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(at loop.Loop, _ string) loop.Receiver {
+		var conn loop.Conn
+		var in []byte
+		there := e.loops[1-at.(*eventLoop).index]
+		respond := func() { conn.Write(in) }
+		pass := func() { at.Post(respond) }
+		return &stream{
+			open: func(c loop.Conn) { conn = c },
+			data: func(b []byte) { in = append(in[:0], b...); there.Post(pass) },
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	roundTrips(b, l.Addr().String())
+}
+
+// roundTrips makes exchanges of 300 bytes with an echo, one at a time. It also reports the tenth percentile, which a busy
+// machine changes least.
+func roundTrips(b *testing.B, addr string) {
+	p := newRawPeer(b, addr)
+	out, in := make([]byte, 300), make([]byte, 300)
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		p.send(b, out)
+		p.receive(b, in)
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/10].Nanoseconds()), "ns-p10")
+}
+
+// BenchmarkOneLoop measures the exchange of BenchmarkMove and BenchmarkOtherLoop on one loop.
+func BenchmarkOneLoop(b *testing.B) {
+	e := start(b, Options{})
+	roundTrips(b, listen(b, e, ListenOptions{}, echo))
 }
