@@ -64,7 +64,7 @@ func (s Samples) Verdicts() []Verdict {
 		s.best(tail, "remora-2", peerOf2[1:], atSlow, P999),
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, atSlow, P999),
 		s.best(tail, "remora-2", []string{"remora-2-nogc"}, at64, P999),
-		s.value("resident memory at rest without pages of files, MiB (10 MB)", "remora-1", AtRest, OwnRSS, 10e6/(1<<20)),
+		s.value("resident memory at rest, MiB (10 MB)", "remora-1", AtRest, RestRSS, 10/megabytes),
 		s.value("memory of an idle connection, KiB", "remora-1", AtRest, Connection, 1),
 		s.value("CPU at rest, ms per second", "remora-1", AtRest, RestCPU, 0.3),
 	)

@@ -109,7 +109,6 @@ func (s Samples) workVerdicts() []Verdict {
 		one   = "CPU per request of one hop"
 		two   = "CPU per request of two hops"
 		added = "median latency added by two hops"
-		mb    = 1e6 / (1 << 20) // in MiB
 	)
 	atNew := NewConnections(64, 0).Name
 	verdicts := []Verdict{
@@ -134,7 +133,7 @@ func (s Samples) workVerdicts() []Verdict {
 		}
 	}
 	return append(verdicts,
-		s.value("resident memory of two sidecars, "+at64+", MiB (40 MB)", "remora-2", at64, RSS, 40*mb),
+		s.value("resident memory of two sidecars, "+at64+", MiB (32 MB)", "remora-2", at64, RSS, 32/megabytes),
 		s.value("memory of an idle connection beyond the kernel's, KiB", "remora-1", AtRest, Connection, 1),
 		s.value("CPU at rest, ms per second (0.03% of a core)", "remora-1", AtRest, RestCPU, 0.3),
 		s.value("start to first response, ms", "remora-1", AtRest, StartTime, 50))

@@ -187,7 +187,7 @@ func TestWorkVerdicts(t *testing.T) {
 				add(peer, l.Name, Figures{CPU: 100, PerGiB: 100, AddedP50: 100})
 			}
 			add("remora-1", l.Name, Figures{CPU: one * over})
-			add("remora-2", l.Name, Figures{CPU: two * over, PerGiB: 100 * over, AddedP50: 100 * over, RSS: 38.14 * over})
+			add("remora-2", l.Name, Figures{CPU: two * over, PerGiB: 100 * over, AddedP50: 100 * over, RSS: 30.51 * over})
 		}
 		add("remora-2-2loops", at64, Figures{CPU: 88 * over * over})
 		add("remora-2-4loops", at64, Figures{CPU: 96 * over * over})
