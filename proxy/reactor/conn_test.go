@@ -34,7 +34,7 @@ func accepted(t *testing.T, e *Reactor, s *stream) (*conn, *net.TCPConn) {
 
 // TestFailedWriteNotReentrant: OnClose is called after the callback in which a write fails.
 func TestFailedWriteNotReentrant(t *testing.T) {
-	for _, size := range []int{1, maxSend, maxSend + 1, 1 << 20} {
+	for _, size := range []int{1, 64 << 10, 64<<10 + 1, 1 << 20} {
 		failedWrite(t, size)
 	}
 }

@@ -112,8 +112,8 @@ func (d *descriptor) onWritable() syscall.Errno {
 
 // sendKept sends the beginning of what write has kept, and returns how many bytes the kernel has taken.
 func (d *descriptor) sendKept() (n int, _ syscall.Errno) {
-	var parts [maxSend/blockSize + 1][]byte
-	return kernel.SendParts(d.fd, d.out.parts(parts[:0], len(parts)), maxSend)
+	var parts [kernel.MaxParts][]byte
+	return kernel.SendParts(d.fd, d.out.parts(parts[:0], len(parts)))
 }
 
 // checkRoom defers what awaits room. It is called after onWritable.
@@ -124,25 +124,20 @@ func (d *descriptor) checkRoom() {
 	}
 }
 
-// send sends as much of b as the kernel takes. The garbage collector can't stop this thread before
-// kernel.Send returns, and all loops wait for that. It takes some 50 µs for maxSend.
+// send sends as much of b as the kernel takes.
 func (d *descriptor) send(b []byte) (n int, _ syscall.Errno) {
-	for n < len(b) {
-		part := b[n:min(len(b), n+maxSend)]
-		k, errno := kernel.Send(d.fd, part)
-		switch {
-		case errno == unix.EAGAIN:
+	for {
+		n, errno := kernel.Send(d.fd, b)
+		switch errno {
+		case 0:
 			return n, 0
-		case errno == unix.EINTR:
+		case unix.EINTR:
 			continue
-		case errno != 0:
-			return n, errno
+		case unix.EAGAIN:
+			return 0, 0
 		}
-		if n += k; k < len(part) {
-			return n, 0
-		}
+		return 0, errno
 	}
-	return n, 0
 }
 
 // sendParts sends as much of parts as the kernel takes, and returns the rest.
@@ -154,7 +149,7 @@ func (d *descriptor) sendParts(parts [][]byte) (rest [][]byte, _ syscall.Errno) 
 		if len(parts) == 0 {
 			return nil, 0
 		}
-		n, errno := kernel.SendParts(d.fd, parts, maxSend)
+		n, errno := kernel.SendParts(d.fd, parts)
 		switch {
 		case errno == unix.EAGAIN:
 			return parts, 0
@@ -172,8 +167,6 @@ func (d *descriptor) sendParts(parts [][]byte) (rest [][]byte, _ syscall.Errno) 
 		}
 	}
 }
-
-const maxSend = 64 << 10
 
 // shutdown ends the output. It fails if the peer has closed the connection.
 func (d *descriptor) shutdown() error { return unix.Shutdown(d.fd, unix.SHUT_WR) }

@@ -82,10 +82,11 @@ func Send(fd int, b []byte) (int, syscall.Errno) {
 	return max(n, 0), number(err)
 }
 
-// SendParts sends the beginning of the first of parts, which must not be empty: at most the first most bytes.
-func SendParts(fd int, parts [][]byte, most int) (int, syscall.Errno) {
-	return Send(fd, parts[0][:min(len(parts[0]), most)])
-}
+// SendParts sends the first of parts, which must not be empty.
+func SendParts(fd int, parts [][]byte) (int, syscall.Errno) { return Send(fd, parts[0]) }
+
+// MaxParts is how many parts SendParts sends at most.
+const MaxParts = 1
 
 // OriginalDst4 is an error: only Linux redirects connections to a transparent listener.
 func OriginalDst4(int) (netip.AddrPort, error) { return netip.AddrPort{}, ErrLinuxOnly }

@@ -17,39 +17,52 @@ const Redirects, Moves = true, true
 // KeepAliveTime is the option for the time of silence before the first keep-alive probe.
 const KeepAliveTime = unix.TCP_KEEPIDLE
 
-// Send calls send(2) without waiting, and without raising a signal. b must not be empty. The Go
-// runtime is not told of it.
+// Send calls send(2) without waiting, and without raising a signal. b must not be empty.
 func Send(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-	return int(n), errno
+	return move(unix.SYS_SENDTO, fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
-// SendParts is Send of what is in parts, in a row: the first maxParts of them, and the first most bytes.
-// The first part must not be empty.
-func SendParts(fd int, parts [][]byte, most int) (int, syscall.Errno) {
-	var vector [maxParts]unix.Iovec
-	k := 0
-	for ; k < min(len(parts), maxParts) && most > 0; k++ {
-		n := min(len(parts[k]), most)
-		vector[k].Base = unsafe.SliceData(parts[k])
-		vector[k].SetLen(n)
-		most -= n
+// SendParts is Send of what is in parts, in a row: the first MaxParts of them. The first part must not be empty.
+func SendParts(fd int, parts [][]byte) (_ int, errno syscall.Errno) {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	var vector [MaxParts]unix.Iovec
+	size := 0
+	for i, b := range parts[:min(len(parts), MaxParts)] {
+		vector[i].Base = unsafe.SliceData(b)
+		vector[i].SetLen(len(b))
+		size += len(b)
 	}
 	message := unix.Msghdr{Iov: &vector[0]}
-	message.SetIovlen(k)
-	n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	message.SetIovlen(min(len(parts), MaxParts))
+	var n uintptr
+	if size > untold {
+		n, _, errno = syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), flags)
+	} else {
+		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), flags)
+	}
 	return int(n), errno
 }
 
-// maxParts is enough for the eight frames that a link writes at most: each is a header and a part of a body.
-const maxParts = 16
+// MaxParts is enough for the eight frames that a link writes at most: each is a header and a part of a body.
+const MaxParts = 16
 
-// Receive reads from a socket without waiting, as Send writes. 0 bytes without an error are the end
-// of the input. b must not be empty.
+// Receive reads from a socket without waiting. 0 bytes without an error are the end of the input. b must not be empty.
 func Receive(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
-		unix.MSG_DONTWAIT, 0, 0)
+	return move(unix.SYS_RECVFROM, fd, b, unix.MSG_DONTWAIT)
+}
+
+// untold is how many bytes a system call may move of which the Go runtime is not told. The garbage collector can't stop
+// the thread before the call returns, and all loops wait for that: some 50 µs.
+const untold = 64 << 10
+
+// move calls sendto(2) or recvfrom(2).
+func move(trap uintptr, fd int, b []byte, flags uintptr) (_ int, errno syscall.Errno) {
+	var n uintptr
+	if len(b) > untold {
+		n, _, errno = syscall.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), flags, 0, 0)
+	} else {
+		n, _, errno = syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), flags, 0, 0)
+	}
 	return int(n), errno
 }
 
