@@ -182,7 +182,27 @@ func (p *Buffers) Release(b **bytebufferpool.ByteBuffer) {
 // Append appends data to b, whose final length will be total; 0 means unknown.
 func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 	p.Reserve(b, len(data), total)
-	b.B = append(b.B, data...)
+	b.B = Extend(b.B, data)
+}
+
+// Room returns the memory behind what b holds, for n more bytes at most. Who reads data there and gives it to Extend copies
+// nothing. Room is nil if it is short: then a read of more than its size, and a copy, cost less than another read.
+func Room(b *bytebufferpool.ByteBuffer, n int) []byte {
+	if n = min(n, cap(b.B)-len(b.B)); n < LeastRoom {
+		return nil
+	}
+	return b.B[len(b.B) : len(b.B)+n]
+}
+
+// LeastRoom is the length of the shortest Room, in bytes.
+const LeastRoom = 32 << 10
+
+// Extend returns b with data appended. It copies nothing if data is in Room.
+func Extend(b, data []byte) []byte {
+	if n := len(b) + len(data); len(data) > 0 && n <= cap(b) && &b[:n][len(b)] == &data[0] {
+		return b[:n]
+	}
+	return append(b, data...)
 }
 
 // Reserve makes room in b for n more bytes, unless b stays small. It may replace the memory of

@@ -205,6 +205,31 @@ func TestBuffersAhead(t *testing.T) {
 	}
 }
 
+// TestExtend: what was read to Room stays there, and anything else is copied.
+func TestExtend(t *testing.T) {
+	b := &bytebufferpool.ByteBuffer{B: make([]byte, 3, 3+LeastRoom)}
+	if Room(b, LeastRoom-1) != nil || Room(&bytebufferpool.ByteBuffer{B: make([]byte, 4, 3+LeastRoom)}, 1<<20) != nil {
+		t.Error("room is short")
+	}
+	room := Room(b, 1<<20)
+	if len(room) != LeastRoom || len(Room(b, LeastRoom)) != LeastRoom {
+		t.Fatalf("room for %d bytes", len(room))
+	}
+	copy(room, "abcdef")
+	at := &b.B[0]
+	b.B = Extend(b.B, room[:4])
+	b.B = Extend(b.B, room[4:6])
+	b.B = Extend(b.B, nil)
+	b.B = Extend(b.B, room[:2]) // is not behind b any more
+	b.B = Extend(b.B, []byte("gh"))
+	if want := "\x00\x00\x00abcdefabgh"; string(b.B) != want || &b.B[0] != at {
+		t.Errorf("%q, want %q in the same memory", b.B, want)
+	}
+	if b.B = Extend(b.B, make([]byte, LeastRoom)); len(b.B) != 13+LeastRoom || string(b.B[:13]) != "\x00\x00\x00abcdefabgh" {
+		t.Errorf("%d bytes after growth", len(b.B))
+	}
+}
+
 // Held is at most the capacity, and at least the length. It is less than the capacity
 // only for small buffers, whatever their memory was used for before.
 func TestHeld(t *testing.T) {

@@ -129,10 +129,18 @@ func (d *Body) take(src []byte, dst *bytebufferpool.ByteBuffer) int {
 	if int64(len(src)) > d.left {
 		src = src[:d.left]
 	}
-	dst.B = append(dst.B, src...)
+	dst.B = protocol.Extend(dst.B, src)
 	d.left -= int64(len(src))
 	d.length += len(src)
 	return len(src)
+}
+
+// Room returns protocol.Room of dst for the rest of the body, or nil if its length is not known.
+func (d *Body) Room(dst *bytebufferpool.ByteBuffer) []byte {
+	if d.part != bodyBytes || d.framing != FixedLength {
+		return nil
+	}
+	return protocol.Room(dst, int(d.left))
 }
 
 func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {

@@ -139,3 +139,37 @@ func TestReserveBody(t *testing.T) {
 		}
 	}
 }
+
+// TestRoom: a body of known length that is read to its place is decoded there.
+func TestRoom(t *testing.T) {
+	const size = 2 * protocol.LeastRoom
+	for _, c := range []struct {
+		head Head
+		room int // for the body after its first byte
+	}{
+		{Head{Framing: FixedLength, Length: size}, size - 1}, {Head{Framing: FixedLength, Length: 10}, 0},
+		{Head{Framing: Chunked}, 0}, {Head{Framing: UntilClose}, 0},
+	} {
+		var d Body
+		d.Reset(&c.head, &protocol.Limits{Message: 1 << 20, Header: 1 << 10, Headers: 10})
+		buf := &bytebufferpool.ByteBuffer{B: make([]byte, 0, 2*size)}
+		if _, _, err := d.Decode([]byte("1"), buf); err != nil {
+			t.Fatal(err)
+		}
+		room := d.Room(buf)
+		if len(room) != c.room {
+			t.Errorf("%+v: room for %d bytes, want %d", c.head, len(room), c.room)
+		}
+		if len(room) == 0 {
+			continue
+		}
+		copy(room, "234")
+		n, done, err := d.Decode(room[:3], buf)
+		if n != 3 || done || err != nil || string(buf.B) != "1234" || len(d.Room(buf)) != size-4 {
+			t.Errorf("decoded %d bytes to %q, done %t, %v; room for %d", n, buf.B, done, err, len(d.Room(buf)))
+		}
+		if n, done, err = d.Decode(d.Room(buf), buf); n != size-4 || !done || err != nil || d.Room(buf) != nil {
+			t.Errorf("decoded %d bytes, done %t, %v", n, done, err)
+		}
+	}
+}

@@ -115,6 +115,7 @@ var cases = []struct {
 	{"WriteInOpen", writeInOpen},
 	{"WritesInOrder", writesInOrder},
 	{"WriteTakesCopy", writeTakesCopy},
+	{"ReadToRoom", readToRoom},
 	{"WriteParts", writeParts},
 	{"WriteEmpty", writeEmpty},
 	{"EchoBig", echoBig},

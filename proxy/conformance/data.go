@@ -83,6 +83,37 @@ func writeTakesCopy(s *suite) {
 	s.waitGot(p, pattern(2, size), io.EOF)
 }
 
+// roomy is a probe with memory for its input.
+type roomy struct {
+	*probe
+	room func() []byte
+}
+
+func (r roomy) Room() []byte { return r.room() }
+
+// readToRoom: what is read to the memory of the receiver is where the receiver has said, and does not pass its end.
+func readToRoom(s *suite) {
+	const size = 1 << 20
+	client, server := s.probe("client"), s.probe("server")
+	client.onOpen = func() { client.conn.Write(pattern(3, size)) }
+	memory := make([]byte, size)
+	var room []byte
+	server.onData = func(b []byte) {
+		if len(room) > 0 && &b[0] == &room[0] && len(b) > len(room) {
+			s.t.Errorf("%d bytes were read to room for %d", len(b), len(room))
+		}
+		room = nil
+	}
+	r := roomy{server, func() []byte {
+		at := len(server.got)
+		room = memory[at:min(at+at%1000, size)]
+		return room
+	}}
+	s.dial(s.Listen(func() loop.Receiver { return r }), client)
+	s.Wait("all to arrive", func() bool { return len(server.got) >= size })
+	s.do(func(loop.Loop) { s.same("server", server.got, pattern(3, size)) })
+}
+
 // writeParts sends more than kernels buffer, in parts of all sizes, which it overwrites as soon as
 // WriteParts has returned.
 func writeParts(s *suite) {

@@ -5,6 +5,7 @@ package loop
 //
 //	interface   who has it                                  without it
 //	HalfCloser  sessions of HTTP/1.1 and HTTP/2             the connection closes with its input
+//	Roomy       HTTP/1.1 and links, both ends               input is read to memory of the driver, and copied
 //	Destined    connections to endpoints                    dialled without TLS
 //	Named       those of HTTP/1.1 and HTTP/2                the endpoint proves the name that the TLS settings say
 //	Negotiated  those of HTTP/2                             the endpoint may select any protocol
@@ -22,6 +23,14 @@ type HalfCloser interface {
 	// limited time, and OnClose comes as after any other end of it, a reset included. Otherwise the driver
 	// closes the connection, and OnClose(io.EOF) follows.
 	OnEnd() (stays bool)
+}
+
+// Roomy is a Receiver that may have memory where its next input belongs, so that nothing is copied.
+type Roomy interface {
+	Receiver
+	// Room is called just before a read, and returns the memory for it, or nil. The driver reads to no other memory, or it
+	// does not use Room at all. OnData follows at once with what was read: the beginning of that memory.
+	Room() []byte
 }
 
 // Destined is a Receiver given to Dial that tells the service of its endpoint, by a key. A driver

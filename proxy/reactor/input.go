@@ -67,11 +67,12 @@ func (c *conn) endAfterInput(failed error) {
 	}
 }
 
-// read passes on what the socket has. It stops after a read that does not fill the buffer, unless all is set: then it
-// reads until the socket has none. After maxReads the rest is left to the next turn.
+// read passes on what the socket has. It stops after a read that does not fill the memory for it, unless all is set: then
+// it reads until the socket has none. After maxReads the rest is left to the next turn.
 func (c *conn) read(all bool) {
 	for range maxReads {
-		n, errno := kernel.Receive(c.fd, c.loop.input)
+		b := c.room()
+		n, errno := kernel.Receive(c.fd, b)
 		switch {
 		case errno == unix.EINTR:
 			continue
@@ -84,14 +85,24 @@ func (c *conn) read(all bool) {
 			c.onEOF()
 			return
 		}
-		c.onInput(c.loop.input[:n])
-		if c.fd < 0 || n < len(c.loop.input) && !all {
+		c.onInput(b[:n])
+		if c.fd < 0 || n < len(b) && !all {
 			return
 		}
 	}
 	if err := c.rewatch(); err != nil {
 		c.endBroken(err)
 	}
+}
+
+// room returns the memory for the next read: the receiver's if it has any, and the input needs no decryption.
+func (c *conn) room() []byte {
+	if r, ok := c.receiver.(loop.Roomy); ok && c.secure == nil && c.state == connOpen && !c.toldEnd {
+		if room := r.Room(); len(room) > 0 {
+			return room[:min(len(room), maxRoom)]
+		}
+	}
+	return c.loop.input
 }
 
 // onEOF receives the peer's end. A drain still sends what is buffered, and so does a receiver that stays.

@@ -1,9 +1,11 @@
 package reactor
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -39,6 +41,45 @@ func TestHasInput(t *testing.T) {
 		c.Close()
 		if c.HasInput() {
 			t.Error("a closed connection has input")
+		}
+	})
+}
+
+// roomy is a stream with memory for its input.
+type roomy struct {
+	*stream
+	memory []byte
+}
+
+func (r *roomy) Room() []byte { return r.memory }
+
+// TestReadToRoom: input is read to the memory that its receiver has, and elsewhere
+// once it has none.
+func TestReadToRoom(t *testing.T) {
+	const first, all = 100 << 10, 110 << 10
+	e := start(t, Options{})
+	memory, got := make([]byte, first), make(chan int, all)
+	r := &roomy{memory: memory}
+	r.stream = &stream{data: func(b []byte) {
+		if len(r.memory) == 0 {
+			got <- len(b)
+			return
+		}
+		if &b[0] != &r.memory[0] || len(b) > len(r.memory) {
+			t.Errorf("%d bytes were read elsewhere, room was for %d", len(b), len(r.memory))
+		}
+		got <- len(b)
+		r.memory = r.memory[len(b):]
+	}}
+	peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Receiver { return r }))
+	sent := bytes.Repeat([]byte("0123456789"), all/10)
+	must.Write(t, peer, sent)
+	for n := 0; n < len(sent); {
+		n += recv(t, got, "the input")
+	}
+	on(t, e.loops[0], func() {
+		if !bytes.Equal(memory, sent[:first]) || len(r.memory) > 0 {
+			t.Errorf("other bytes than were sent, or room for %d is left", len(r.memory))
 		}
 	})
 }

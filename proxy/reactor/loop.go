@@ -63,9 +63,10 @@ func (s *scratch) plain() []byte {
 	return s.decrypted
 }
 
-// inputSize is how many bytes one read takes at most. maxReads limits the reads of one event.
+// A read takes at most inputSize bytes, or maxRoom bytes to memory of the receiver. maxReads limits the reads of one event.
 const (
 	inputSize = 64 << 10
+	maxRoom   = 256 << 10
 	maxReads  = 4
 )
 

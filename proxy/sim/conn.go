@@ -257,14 +257,30 @@ func (c *conn) stays() bool {
 // read delivers some of the bytes that have arrived.
 func (c *conn) read(in *pipe, unread int64) {
 	n := c.w.rand.cut(int(min(unread, int64(c.w.Options.ReadSize))), c.w.Options.Cut)
-	b := c.w.input.take(n)
+	b := c.room(n)
+	own := b == nil
+	if own {
+		b = c.w.input.take(n)
+	}
 	in.take(b)
 	c.end.peer.windowMoved()
-	c.w.trace.note(evkData, c.loop, c, n)
+	c.w.trace.note(evkData, c.loop, c, len(b))
 	c.loop.enter()
 	c.receiver.OnData(b)
 	c.loop.leave()
-	poison(b)
+	if own {
+		poison(b)
+	}
+}
+
+// room returns the receiver's memory for a read of at most n bytes, or nil if it has none.
+func (c *conn) room(n int) []byte {
+	if r, ok := c.receiver.(loop.Roomy); ok {
+		if room := r.Room(); len(room) > 0 {
+			return room[:min(n, len(room))]
+		}
+	}
+	return nil
 }
 
 func (c *conn) serviceDraining() {

@@ -2,8 +2,17 @@ package sim
 
 import "github.com/remora-proxy/remora/proxy/loop"
 
-// roomMutants break Conn.AwaitRoom.
+// roomMutants break Conn.AwaitRoom and Roomy.
 var roomMutants = []mutant{
+	{"reads past Room", "ReadToRoom", func(_ loop.Loop, m *brokenLoop) {
+		m.data = func(r *brokenReceiver, b []byte) {
+			if roomy, ok := r.Receiver.(loop.Roomy); ok {
+				room := roomy.Room()
+				b = room[:copy(room[:cap(room)], b)]
+			}
+			r.Receiver.OnData(b)
+		}
+	}},
 	{"room at once", "AwaitRoom", func(l loop.Loop, m *brokenLoop) {
 		m.room = func(_ *brokenConn, _ int, f *loop.Flush) { l.Defer(f) }
 	}},

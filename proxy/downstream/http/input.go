@@ -60,6 +60,14 @@ func (in *input) receive(b []byte) {
 	}
 }
 
+// room returns the memory for the rest of the body that is being received.
+func (in *input) room() []byte {
+	if in.state != inputBody {
+		return nil
+	}
+	return in.incoming.body.Room(in.incoming.ex.BodyBuffer)
+}
+
 // keep adds b to the bytes that are not decoded, unless the input has ended.
 func (in *input) keep(b []byte) {
 	if len(b) > 0 && in.state != inputClosed {

@@ -66,6 +66,11 @@ func (s *session) OnData(b []byte) {
 	s.turn.next()
 }
 
+var _ loop.Roomy = (*session)(nil)
+
+// Room implements loop.Roomy.
+func (s *session) Room() []byte { return s.input.room() }
+
 var _ loop.HalfCloser = (*session)(nil)
 
 // OnEnd implements loop.HalfCloser.

@@ -44,6 +44,7 @@ func newConn(p *pool, a *race.Attempt) *conn {
 }
 
 var (
+	_ loop.Roomy    = (*conn)(nil)
 	_ loop.Named    = (*conn)(nil)
 	_ loop.Verified = (*conn)(nil)
 )
@@ -113,6 +114,14 @@ func (c *conn) OnData(b []byte) {
 	case awaitingBody:
 		c.receiveBody(b, nil)
 	}
+}
+
+// Room implements loop.Roomy.
+func (c *conn) Room() []byte {
+	if c.state != awaitingBody {
+		return nil
+	}
+	return c.body.Room(c.response.BodyBuffer)
 }
 
 func (c *conn) receiveHead(b []byte) {
