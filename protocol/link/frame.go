@@ -85,7 +85,7 @@ func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	if m <= 0 {
 		return f, 0, varintError(m)
 	}
-	if length > uint64(maxPayload) {
+	if length > uint64(maxPayload) || f.typ != frameData && length > maxWhole-headerRoom {
 		return f, 0, ErrFrameSize
 	}
 	f.id, f.length = id, int(length)

@@ -44,7 +44,7 @@ func TestVarint(t *testing.T) {
 
 // TestHeaderForm: a header has its numbers in their shortest form.
 func TestHeaderForm(t *testing.T) {
-	const most = MaxFrame - headerRoom
+	const most = maxWhole - headerRoom
 	for _, id := range edges {
 		for _, length := range []int{0, 1, 0x7f, 0x80, 0x81, most} {
 			want := binary.AppendUvarint(binary.AppendUvarint([]byte{0x23}, id), uint64(length))
@@ -80,7 +80,7 @@ func bodyOf(n int, batch bool) (req *protocol.Request, message int) {
 
 // TestWholeMessages: a message is sent in one frame if it fits. A batch message of more than batchWhole bytes of body is not.
 func TestWholeMessages(t *testing.T) {
-	const most = MaxFrame - headerRoom
+	const most = maxWhole - headerRoom
 	_, head := bodyOf(0, false)
 	for _, c := range []struct {
 		body  int
@@ -144,7 +144,7 @@ func TestHeadLimit(t *testing.T) {
 
 // TestHeadLengths: heads arrive whole, wherever the second frame of them ends.
 func TestHeadLengths(t *testing.T) {
-	const most = MaxFrame - headerRoom
+	const most = maxWhole - headerRoom
 	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
 	for n := range 100 {
 		req := big(10)
@@ -156,5 +156,40 @@ func TestHeadLengths(t *testing.T) {
 		if got := a.h.requests[id]; got == nil || !bytes.Equal(got.Headers[0].Value, value) || len(got.Body) != 10 {
 			t.Fatalf("a value of %d bytes did not arrive", len(value))
 		}
+	}
+}
+
+// TestLongFrames: only DATA may be longer than maxWhole. It is received where Room says.
+func TestLongFrames(t *testing.T) {
+	const most = MaxFrame - headerRoom
+	for typ := frameRequest; typ <= frameSkippable; typ++ {
+		_, n, err := parseHeader(appendHeader(nil, uint8(typ), 1, maxWhole-headerRoom+1), most)
+		if want := typ != frameData; (err == ErrFrameSize) != want || (n == 0) != want {
+			t.Errorf("type %d: %d bytes, %v", typ, n, err)
+		}
+	}
+	own := Settings{MaxFrame: MaxFrame, Window: MaxWindow}
+	d, a := newLink(t, own, ReaderLimits{Buffers: &protocol.Buffers{Ahead: 1 << 20}})
+	req := big(100 << 10)
+	d.w.Request(1, req, 0, nil)
+	wire := d.w.Append(nil, 1<<20)
+	longest, inPlace := 0, 0
+	for _, f := range frames(t, wire) {
+		longest = max(longest, f.length)
+	}
+	for len(wire) > 0 {
+		b := wire[:min(len(wire), 1000)]
+		if room := a.r.Room(); room != nil {
+			b = room[:copy(room, wire)]
+			inPlace += len(b)
+		}
+		wire = wire[len(b):]
+		feed(t, a, b)
+	}
+	if got := a.h.requests[1]; got == nil || !bytes.Equal(got.Body, req.Body) {
+		t.Error("the request did not arrive")
+	}
+	if longest != most || inPlace < 80<<10 {
+		t.Errorf("the longest frame has %d bytes; %d were received in their place", longest, inPlace)
 	}
 }

@@ -19,8 +19,8 @@ func TestInterimDropped(t *testing.T) {
 		resp protocol.Response
 		want string // the event
 	}{
-		{"fits", protocol.Response{Status: 103, Headers: long(MaxFrame - headerRoom - 7)}, "interim 1 codec=0 status=103"},
-		{"does not fit", protocol.Response{Status: 103, Headers: long(MaxFrame - headerRoom - 6)}, ""},
+		{"fits", protocol.Response{Status: 103, Headers: long(maxWhole - headerRoom - 7)}, "interim 1 codec=0 status=103"},
+		{"does not fit", protocol.Response{Status: 103, Headers: long(maxWhole - headerRoom - 6)}, ""},
 		{"least", protocol.Response{Status: 100}, "interim 1 codec=0 status=100"},
 		{"most", protocol.Response{Status: 199}, "interim 1 codec=0 status=199"},
 		{"final status", protocol.Response{Status: 200}, ""},

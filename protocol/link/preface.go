@@ -117,10 +117,13 @@ func parseSettings(b []byte) (s Settings, err error) {
 
 // Limits of version 1; settings can't exceed them.
 const (
-	MaxFrame  = 16 << 10  // longest frame, header included, in bytes
+	MaxFrame  = 64 << 10  // longest frame, header included, in bytes
 	MinFrame  = 4 << 10   // smallest MaxFrame setting that a peer may announce
 	MaxWindow = 256 << 10 // most DATA that is ever unacknowledged in one direction
 )
+
+// maxWhole is the longest frame but DATA, header included, in bytes: whole messages need no credit.
+const maxWhole = 16 << 10
 
 // FeatureStarts in the Settings of an acceptor means that requests may wait at it for the application: it understands
 // START and WITHDRAW, and tied hedges wait. It holds for as long as the link. A dialer does not announce it.
@@ -130,7 +133,7 @@ const FeatureStarts = 1 << 1
 // field means the default.
 type Settings struct {
 	// MaxFrame is the longest frame in bytes, header included, that this side accepts:
-	// MinFrame to MaxFrame. Default: MaxFrame.
+	// MinFrame to MaxFrame. Default: 16 KiB. Only DATA is longer than that.
 	MaxFrame uint32
 	// Window is the number of DATA bytes that the other side may send without CREDIT: at least
 	// MaxFrame, at most MaxWindow. Default: 128 KiB.
@@ -142,7 +145,7 @@ type Settings struct {
 }
 
 func (s Settings) withDefaults() Settings {
-	s.MaxFrame = min(max(cmp.Or(s.MaxFrame, MaxFrame), MinFrame), MaxFrame)
+	s.MaxFrame = min(max(cmp.Or(s.MaxFrame, maxWhole), MinFrame), MaxFrame)
 	s.Window = min(max(cmp.Or(s.Window, 128<<10), s.MaxFrame), MaxWindow)
 	s.MaxStreams = cmp.Or(s.MaxStreams, 4096)
 	return s

@@ -94,6 +94,14 @@ func (r *Reader) Feed(b []byte) error {
 	return r.err
 }
 
+// Room returns protocol.Room for the rest of the DATA frame that arrives, or nil.
+func (r *Reader) Room() []byte {
+	if s := r.assembly.sink; s != nil {
+		return protocol.Room(s.buf, r.left)
+	}
+	return nil
+}
+
 func (r *Reader) preface(b []byte) []byte {
 	for len(b) > 0 {
 		r.partial.save(b[:1], r.limits.Buffers)

@@ -19,7 +19,7 @@ func (w *Writer) Gather(dst []byte, parts [][]byte, budget int) ([]byte, [][]byt
 	dst = w.appendMessages(dst, limit)
 	for size, first := from, true; w.data.ready() && (first || size < limit); first = false {
 		var body []byte
-		dst, body = w.data.appendFrame(dst, w.maxPayload)
+		dst, body = w.data.appendFrame(dst, w.maxData)
 		parts = append(parts, dst[from:], body)
 		size += len(dst) - from + len(body)
 		from = len(dst)

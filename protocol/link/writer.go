@@ -32,7 +32,8 @@ type Writer struct {
 	greet      bool // the preface has not left
 	version    uint8
 	own        Settings
-	maxPayload int  // of a frame; the peer accepts no longer one
+	maxPayload int  // of a frame but DATA; the peer accepts no longer one
+	maxData    int  // the same of DATA
 	tokens     bool // the peer accepts responses with a StreamToken
 
 	controls
@@ -62,7 +63,7 @@ func (w *Writer) become(next writerState) {
 
 // NewWriter returns a Writer; the caller must call Preface next.
 func NewWriter() *Writer {
-	w := &Writer{own: Settings{}.withDefaults(), maxPayload: MinFrame - headerRoom}
+	w := &Writer{own: Settings{}.withDefaults(), maxPayload: MinFrame - headerRoom, maxData: MinFrame - headerRoom}
 	w.onFirstFrame = w.data.begin
 	return w
 }
@@ -102,7 +103,7 @@ func (w *Writer) Open(version uint8, peer Settings) {
 	peer = peer.withDefaults()
 	w.become(writerOpen)
 	w.version = version
-	w.maxPayload = int(peer.MaxFrame) - headerRoom
+	w.maxPayload, w.maxData = int(min(peer.MaxFrame, maxWhole))-headerRoom, int(peer.MaxFrame)-headerRoom
 	w.tokens = peer.Features&FeatureStreams != 0
 	w.data.credit, w.data.window = int(peer.Window), int(peer.Window)
 }

@@ -21,9 +21,9 @@ const (
 // all streams of a link, 4096, take 30 KiB: a peer that lets 30 times as many wait reads nothing.
 const maxControl = 1 << 20
 
-// writeSize is the number of bytes from which on a write takes no further frame: seven frames of link.MaxFrame. Frames
-// of DATA may be a little shorter, so a write has at most eight of them, half of link.MaxWindow. The peer gives back
-// credit for a write while the next one is under way.
+// writeSize is the number of bytes from which on a write takes no further frame: two frames of link.MaxFrame fill it, half
+// of link.MaxWindow. To a peer that takes frames of 16 KiB a write has at most eight. The peer gives back credit for a write
+// while the next one is under way.
 const writeSize = 112 << 10
 
 // Conn is the part of a link that both ends share: the codec on a connection, the flush at
@@ -112,6 +112,9 @@ func (c *Conn) onDrainLimit() {
 		"peer", c.Transport.RemoteAddr())
 	c.handler.OnLost()
 }
+
+// Room implements loop.Roomy.
+func (c *Conn) Room() []byte { return c.Reader.Room() }
 
 // Receive feeds the codec, and gives back the credit of all that it took. It reports whether the link may stay open.
 func (c *Conn) Receive(b []byte) bool {

@@ -44,20 +44,21 @@ func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxyte
 // TestLinkLimits checks that a frame and the interning table may be at their limits, and that
 // one byte or entry more closes the link.
 func TestLinkLimits(t *testing.T) {
-	const ping, define = 8, 11
+	const data, ping, define = 3, 8, 11
 	defines := func(n, size int) (b []byte) {
 		for i := range n {
 			b = append(b, frame(define, uint64(i), bytes.Repeat([]byte{'a'}, size))...)
 		}
 		return b
 	}
-	const longest = link.MaxFrame - 16
+	const longest, longestData = 16<<10 - 16, link.MaxFrame - 16
 	eachEnd(t, func(t *testing.T, meet func([]byte) (*proxytest.Mesh, *proxytest.Peer)) {
 		for _, c := range []struct {
 			name     string
 			at, past []byte
 		}{
 			{"frame", frame(ping, 1, make([]byte, longest)), frame(ping, 1, make([]byte, longest+1))},
+			{"DATA", frame(data, 1, make([]byte, longestData)), frame(data, 1, make([]byte, longestData+1))},
 			{"interning entries", defines(128, 3), defines(129, 3)},
 			{"interning bytes", defines(2, 4096), append(defines(2, 4096), frame(define, 2, []byte("a"))...)},
 		} {

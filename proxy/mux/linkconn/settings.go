@@ -6,10 +6,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Settings returns what this sidecar announces on its links. The window is the largest: each grant of credit costs
-// both ends a wake-up.
+// Settings returns what this sidecar announces on its links. Frames and window are the largest: each frame of DATA costs a
+// read, and each grant of credit a wake-up of both ends.
 func Settings(of *shard.Process) link.Settings {
-	s := link.Settings{MaxStreams: mux.MaxStreams, Window: link.MaxWindow, Features: link.FeatureProbes | link.FeatureCloses}
+	s := link.Settings{MaxFrame: link.MaxFrame, MaxStreams: mux.MaxStreams, Window: link.MaxWindow, Features: link.FeatureProbes | link.FeatureCloses}
 	if of.Streams {
 		s.Features |= link.FeatureStreams
 	}
