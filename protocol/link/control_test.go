@@ -250,7 +250,10 @@ func TestStarved(t *testing.T) {
 	if !d.w.Starved() {
 		t.Error("not starved without credit")
 	}
-	if d.w.Granted(1); d.w.Starved() || !d.w.Ready() {
+	if d.w.Granted(1); !d.w.Starved() || d.w.Ready() {
+		t.Error("not starved with a byte of credit, or ready")
+	}
+	if d.w.Granted(2 << 10); d.w.Starved() || !d.w.Ready() {
 		t.Error("starved with credit, or not ready")
 	}
 	d.w.Append(nil, 1<<20)

@@ -71,15 +71,21 @@ func TestScheduleWindow(t *testing.T) {
 		}
 		return n
 	}
-	if n := count(); n != 100<<10 || d.w.Ready() {
+	const frames = 6 * (maxWhole - headerRoom) // more leave less than a sixteenth of the window
+	if n := count(); n != frames || d.w.Ready() {
 		t.Errorf("sent %d bytes without credit, ready %t", n, d.w.Ready())
 	}
-	d.w.Granted(5)
-	if n := count(); n != 5 {
-		t.Errorf("sent %d bytes for a credit of 5", n)
+	const left = 100<<10 - frames
+	d.w.Granted(100<<10/16 - left)
+	if n := count(); n != 0 || d.w.Ready() {
+		t.Errorf("sent %d bytes for a sixteenth of the window, ready %t", n, d.w.Ready())
+	}
+	d.w.Granted(1)
+	if n := count(); n != 100<<10/16+1 {
+		t.Errorf("sent %d bytes for a credit above a sixteenth of the window", n)
 	}
 	d.w.Granted(1 << 31) // more than was used: limited to the window
-	if n := count(); n != 100<<10 {
+	if n := count(); n != frames {
 		t.Errorf("sent %d bytes for a credit over the window", n)
 	}
 }

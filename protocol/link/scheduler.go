@@ -91,14 +91,18 @@ func (d *scheduler) lanesOf(s *outgoing) *lanes {
 // spare is the credit that batch messages may use where no other message has DATA. They leave half of the window to others.
 func (d *scheduler) spare() int { return d.credit - d.window/2 }
 
+// low reports whether so little credit is left that DATA waits for more, lest its frame be short: more comes, since the
+// peer returns each quarter of the window.
+func (d *scheduler) low() bool { return d.credit <= d.window/16 }
+
 // ready reports whether a message has both DATA and credit.
 func (d *scheduler) ready() bool {
-	return d.sending.n > 0 && d.credit > 0 || d.batch.n > 0 && d.spare() > 0
+	return d.sending.n > 0 && !d.low() || d.batch.n > 0 && d.spare() > 0
 }
 
-// starved reports whether a message has DATA and no credit.
+// starved reports whether a message has DATA that waits for credit.
 func (d *scheduler) starved() bool {
-	return d.sending.n > 0 && d.credit == 0 || d.batch.n > 0 && d.spare() <= 0
+	return d.sending.n > 0 && d.low() || d.batch.n > 0 && d.spare() <= 0
 }
 
 // next returns the lanes whose turn it is, and the credit that they may use.

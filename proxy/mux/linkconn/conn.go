@@ -294,6 +294,7 @@ func (c *Conn) OnPong(uint64) {}
 func (c *Conn) OnCredit(n uint32) {
 	c.Shard.Loop.Stop(&c.creditTimer)
 	c.Writer.Granted(n)
+	c.watchCredit() // so little may not end the wait
 }
 
 // Stop closes the codec and stops all timers. The caller closes the connection.
