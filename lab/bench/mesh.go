@@ -41,7 +41,7 @@ func MeshLoad(d time.Duration) Load {
 	name := fmt.Sprintf("open loop, %d requests/s, 1 KiB each way", meshRate)
 	return Load{Name: name, period: steal.Period, send: func(ctx context.Context, s *Stack) (*Result, error) {
 		echo := strings.TrimSuffix(s.URL, computePath) + "/echo"
-		return runLab(ctx, load.Options{Targets: []string{echo}, Rate: meshRate, Body: make([]byte, meshBody), Duration: d, Samples: true})
+		return s.runLab(ctx, load.Options{Targets: []string{echo}, Rate: meshRate, Body: make([]byte, meshBody), Duration: d, Samples: true})
 	}}
 }
 
