@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,6 +112,59 @@ func TestWrongEndpoints(t *testing.T) {
 		}
 		if got := w.err().Error(); got != `3 endpoints have wrong addresses or zones, such as "a"` {
 			t.Errorf("%s: %s", order, got)
+		}
+	}
+}
+
+// TestPorts: the port of a slice, by its name, its number, or as the only one.
+func TestPorts(t *testing.T) {
+	type port = struct {
+		Name     string `json:"name"`
+		Protocol string `json:"protocol"`
+		Port     int    `json:"port"`
+	}
+	for _, c := range []struct {
+		want  string
+		ports []port
+		found int // -1 means an error
+	}{
+		{"", []port{{Port: 1}}, 1},
+		{"", []port{{Port: 65535, Protocol: "TCP"}}, 65535},
+		{"", []port{{Port: 0}, {Port: 65536}, {Port: 53, Protocol: "UDP"}}, 0},
+		{"", nil, 0},
+		{"", []port{{Port: 80}, {Port: 81}}, -1},
+		{"", []port{{Port: 80}, {Port: 53, Protocol: "UDP"}}, 80},
+		{"http", []port{{Port: 80}, {Name: "http", Port: 81}, {Name: "http", Port: 82}}, 81},
+		{"82", []port{{Port: 80}, {Name: "http", Port: 82}}, 82},
+		{"dns", []port{{Name: "dns", Port: 53, Protocol: "UDP"}}, 0},
+	} {
+		s := &endpointSlice{Ports: c.ports}
+		if got, err := s.port(c.want); (err != nil) != (c.found < 0) || err == nil && got != c.found {
+			t.Errorf("port %q of %+v: %d, %v", c.want, c.ports, got, err)
+		}
+	}
+}
+
+// TestTooManySlices: changes beyond the bound of a namespace are an error. Those of known slices are none.
+func TestTooManySlices(t *testing.T) {
+	named := func(name string) *endpointSlice {
+		s := new(endpointSlice)
+		s.Metadata.Name = name
+		return s
+	}
+	f := &follower{slices: newSliceIndex()}
+	for i := range maxSlices {
+		if err := f.change(named(strconv.Itoa(i)), false); err != nil {
+			t.Fatalf("slice %d: %v", i, err)
+		}
+	}
+	for i, c := range []struct {
+		name    string
+		deleted bool
+		want    error
+	}{{"more", false, errTooMany}, {"7", false, nil}, {"none", true, nil}, {"more", false, errTooMany}, {"7", true, nil}, {"more", false, nil}, {"7", false, errTooMany}} {
+		if err := f.change(named(c.name), c.deleted); err != c.want {
+			t.Errorf("change %d, of %s: %v, want %v", i, c.name, err, c.want)
 		}
 	}
 }
