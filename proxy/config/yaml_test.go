@@ -44,3 +44,17 @@ func TestYAMLRules(t *testing.T) {
 		t.Errorf("printed:\n%s", text)
 	}
 }
+
+// TestYAMLAuto: a number that may be automatic is printed as what it is.
+func TestYAMLAuto(t *testing.T) {
+	for text, want := range map[string]int{"auto": MaxConcurrencyAuto, "7": 7, "0": 0} {
+		c := mustParse(t, `{services: {s: {discover: static, endpoints: ["10.0.0.1:80"], max_concurrency: `+text+`}}}`)
+		data, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := mustParse(t, string(data)); again.Services["s"].MaxConcurrency != want {
+			t.Errorf("%s: %d after printing, want %d", text, again.Services["s"].MaxConcurrency, want)
+		}
+	}
+}
