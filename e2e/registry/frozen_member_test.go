@@ -39,7 +39,7 @@ listeners: [{name: ingress, address: %q, protocol: http, service: local}]
 services: {local: {discover: static, endpoints: [%q], protocol: http}}
 register: [{service: app, listener: ingress, advertise: %[3]q}]`, strings.Join(addrs, ", "), ttl, ingress, harness.NewApp(t).Addr)).Ready()
 
-	// The leader is the last: before etcd 3.5.13 it may end all leases once it goes on.
+	// The leader is the last: once it goes on, etcd 3.4 may end all leases.
 	for _, frozen := range append(others, leader) {
 		revision := awaitKey(t, etcds.Client, key)
 		etcds.Signal(syscall.SIGSTOP, frozen)
