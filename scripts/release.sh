@@ -92,7 +92,7 @@ make() {
 	work=$(mktemp -d -p "$tools")
 	mkdir "$work/man" "$work/completion"
 	scripts/build.sh --darwin --version "$version" --out "$out"
-	go run -ldflags "-X main.version=$version" ./cmd/remora man "$work/man"
+	go run -tags manual -ldflags "-X main.version=$version" ./cmd/remora man "$work/man"
 	gzip -n9 "$work"/man/*
 	go run ./cmd/remora completion bash >"$work/completion/remora.bash"
 	go run ./cmd/remora completion zsh >"$work/completion/_remora"

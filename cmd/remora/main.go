@@ -16,7 +16,6 @@ import (
 	"github.com/remora-proxy/remora/cmd/remora/adminclient"
 	"github.com/remora-proxy/remora/cmd/remora/fleet"
 	"github.com/remora-proxy/remora/cmd/remora/inject"
-	"github.com/remora-proxy/remora/cmd/remora/manual"
 	"github.com/remora-proxy/remora/cmd/remora/starter"
 	"github.com/remora-proxy/remora/cmd/remora/top"
 	"github.com/remora-proxy/remora/internal/printable"
@@ -41,6 +40,9 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
+// commandsOfTags are commands that only a program with a build tag has.
+var commandsOfTags []func() *cobra.Command
+
 // newRoot returns the command tree.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -55,8 +57,11 @@ func newRoot() *cobra.Command {
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine() + "\n")
 	commands := []*cobra.Command{
-		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), manual.New(), fleet.New(load, report), inject.New(),
+		newRun(), newCheck(), newSchema(), starter.NewInit(), newVersion(), newRoutes(), top.New(load), fleet.New(load, report), inject.New(),
 		adminclient.NewHealthcheck(load), adminclient.NewDrain(load), adminclient.NewProfile(load),
+	}
+	for _, newCommand := range commandsOfTags {
+		commands = append(commands, newCommand())
 	}
 	for _, cmd := range commands {
 		root.AddCommand(failing(cmd))

@@ -19,6 +19,9 @@ func TestInitializers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(string(out), "\ninit github.com/russross/blackfriday") {
+		t.Error("the library of manual pages is in the program: expected it behind the build tag manual")
+	}
 	seen := 0
 	for _, m := range regexp.MustCompile(`(?m)^init (\S+) @.* (\d+) bytes, \d+ allocs$`).FindAllStringSubmatch(string(out), -1) {
 		if !strings.HasPrefix(m[1], "github.com/remora-proxy/remora/") {
