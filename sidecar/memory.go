@@ -47,7 +47,7 @@ func (s *Sidecar) released(err error) bool {
 // intervals that double up to lastRelease. A look takes 0.1 ms of CPU, and that constants come back up to 0.5 ms.
 const (
 	firstRelease = time.Second
-	lastRelease  = time.Minute
+	lastRelease  = 10 * time.Second
 )
 
 // releaseAgain calls release in these intervals until ctx ends or release reports false.
