@@ -68,8 +68,8 @@ func TestMeshConfigurations(t *testing.T) {
 func TestMeshVerdicts(t *testing.T) {
 	load := MeshLoad(0).Name
 	s := Samples{
-		{Round: 1, Row: "envoy-mesh", Load: load, Figures: Figures{Cores: 0.4}},
-		{Round: 1, Row: "remora-mesh", Load: load, Figures: Figures{Cores: 0.1, FirstRSS: 19, SecondRSS: 20}},
+		{Round: 1, Row: "envoy-mesh", Load: load, Figures: Figures{CPU: 400}},
+		{Round: 1, Row: "remora-mesh", Load: load, Figures: Figures{CPU: 100, FirstRSS: 19, SecondRSS: 20}},
 	}
 	var holds []bool
 	for _, v := range s.meshVerdicts() {
