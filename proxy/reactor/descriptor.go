@@ -53,9 +53,9 @@ func (d *descriptor) rewatch() error {
 // buffered returns how many bytes of output the kernel has not taken.
 func (d *descriptor) buffered() int { return d.out.len }
 
-// write sends b, and keeps a copy of what the kernel does not take, until onWritable.
+// write sends b, and keeps a copy of what the kernel does not take, until onWritable. b may be empty.
 func (d *descriptor) write(b []byte) syscall.Errno {
-	if d.buffered() == 0 {
+	if d.buffered() == 0 && len(b) > 0 {
 		n, errno := d.send(b)
 		if b = b[n:]; errno != 0 || len(b) == 0 {
 			return errno
