@@ -83,11 +83,15 @@ func unwritable(maps, file string) (all []mapping) {
 	return all
 }
 
-// Bits of a page in /proc/self/pagemap.
+// Bits of a page in /proc/self/pagemap. Others, such as that of a page that is not present and new to the kernel, do not matter.
 const (
 	present = 1 << 63
+	swapped = 1 << 62
 	ofFile  = 1 << 61 // it is the file's, or shared
 )
+
+// wasWritten reports whether a page with this state differs from the file.
+func wasWritten(state uint64) bool { return state&(present|swapped) != 0 && state&ofFile == 0 }
 
 // state returns how many bytes are resident, and whether a page was written: the changes of a loader or a debugger are not
 // in the file. pages is /proc/self/pagemap, which has 8 bytes for each page.
@@ -102,9 +106,7 @@ func (m mapping) state(pages *os.File) (resident int, written bool, err error) {
 		if state&present != 0 {
 			resident += size
 		}
-		if state != 0 && state&ofFile == 0 {
-			written = true
-		}
+		written = written || wasWritten(state)
 	}
 	return resident, written, nil
 }

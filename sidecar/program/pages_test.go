@@ -117,3 +117,16 @@ func TestState(t *testing.T) {
 		syscall.Munmap(memory)
 	}
 }
+
+// TestWasWritten: only a page that is there, or swapped out, can differ from the file.
+func TestWasWritten(t *testing.T) {
+	const softDirty = 1 << 55 // kernels that have this bit set it for absent pages of a new mapping, too
+	for state, want := range map[uint64]bool{
+		0: false, softDirty: false, present | ofFile: false, present | ofFile | softDirty: false,
+		present: true, present | softDirty: true, swapped: true,
+	} {
+		if got := wasWritten(state); got != want {
+			t.Errorf("%#x: %v", state, got)
+		}
+	}
+}
