@@ -17,7 +17,7 @@ const (
 	shortLane = 64 << 10 // of the longest message in lane 0, in bytes; messages of each further lane are up to four times as long
 
 	// One frame in laneFrames is of another lane than the shortest, each in its turn. So no message
-	// waits forever.
+	// waits forever. Such a frame is at most as long as a whole message.
 	laneFrames = 8
 )
 

@@ -122,7 +122,7 @@ const (
 	MaxWindow = 256 << 10 // most DATA that is ever unacknowledged in one direction
 )
 
-// maxWhole is the longest frame but DATA, header included, in bytes: whole messages need no credit.
+// maxWhole is the longest frame that is not DATA, header included, in bytes. Such frames need no credit.
 const maxWhole = 16 << 10
 
 // FeatureStarts in the Settings of an acceptor means that requests may wait at it for the application: it understands

@@ -345,3 +345,35 @@ func TestScheduleBatchWindow(t *testing.T) {
 		t.Errorf("%d of 5 requests arrived", len(a.h.requests))
 	}
 }
+
+// TestExceptionsAreShort: a frame that goes ahead of messages whose turn it is, is no longer than a whole message.
+func TestExceptionsAreShort(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		_, a := newLink(t, Settings{Window: MaxWindow, MaxFrame: MaxFrame}, ReaderLimits{})
+		respond := func(id uint64, n int, batch bool) {
+			res := batchOf(n)
+			res.Batch = batch
+			a.w.Response(id, res, protocol.CodecHTTP, nil)
+		}
+		respond(1, 4<<20, batch)
+		for id := uint64(2); id <= 12; id++ {
+			respond(id, 17<<10, false)
+		}
+		exceptions, waiting := 0, 11
+		for _, f := range frames(t, a.w.Append(nil, 1<<20)) {
+			switch {
+			case f.typ != frameData || waiting == 0:
+			case f.id != 1:
+				waiting--
+			default:
+				exceptions++
+				if f.length > maxWhole-headerRoom {
+					t.Errorf("batch %v: a frame of %d bytes before %d shorter messages", batch, f.length, waiting)
+				}
+			}
+		}
+		if exceptions == 0 {
+			t.Errorf("batch %v: no frame of the longest message", batch)
+		}
+	}
+}

@@ -124,6 +124,9 @@ func (d *scheduler) next() (l *lanes, credit int) {
 func (d *scheduler) appendFrame(dst []byte, longest int) (_, body []byte) {
 	l, credit := d.next()
 	s := l.pick()
+	if s.lane != l.after(-1) || l == &d.batch && d.sending.n > 0 { // an exception, while others wait
+		longest = min(longest, maxWhole-headerRoom)
+	}
 	n := min(s.left(), longest, credit)
 	dst = appendHeader(dst, uint8(frameData), s.id, n)
 	dst, body = s.take(dst, n)
