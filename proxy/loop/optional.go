@@ -28,8 +28,8 @@ type HalfCloser interface {
 // Roomy is a Receiver that may have memory where its next input belongs, so that nothing is copied.
 type Roomy interface {
 	Receiver
-	// Room is called just before a read, and returns the memory for it, or nil. The driver reads to no other memory, or it
-	// does not use Room at all. OnData follows at once with what was read: the beginning of that memory.
+	// Room is called just before a read, and returns the memory for it, or nil. A driver may ignore Room. If a read to
+	// that memory brings bytes, OnData follows at once with them.
 	Room() []byte
 }
 

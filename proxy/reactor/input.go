@@ -68,9 +68,9 @@ func (c *conn) endAfterInput(failed error) {
 }
 
 // read passes on what the socket has. It stops after a read that does not fill the memory for it, unless all is set: then
-// it reads until the socket has none. After maxReads the rest is left to the next turn.
+// it reads until the socket has none. After maxReads the rest is left to the next turn. A long read counts as several.
 func (c *conn) read(all bool) {
-	for range maxReads {
+	for left := maxReads; left > 0; {
 		b := c.room()
 		n, errno := kernel.Receive(c.fd, b)
 		switch {
@@ -89,6 +89,7 @@ func (c *conn) read(all bool) {
 		if c.fd < 0 || n < len(b) && !all {
 			return
 		}
+		left -= max(1, n/inputSize)
 	}
 	if err := c.rewatch(); err != nil {
 		c.endBroken(err)

@@ -66,8 +66,8 @@ func (s *scratch) plain() []byte {
 // A read takes at most inputSize bytes, or maxRoom bytes to memory of the receiver. maxReads limits the reads of one event.
 const (
 	inputSize = 64 << 10
-	maxRoom   = 256 << 10
 	maxReads  = 4
+	maxRoom   = maxReads * inputSize
 )
 
 func startLoop(r *Reactor, index int) (*eventLoop, error) {

@@ -43,7 +43,7 @@ func SendParts(fd int, parts [][]byte) (_ int, errno syscall.Errno) {
 	return int(n), errno
 }
 
-// MaxParts is enough for the eight frames that a link writes at most: each is a header and a part of a body.
+// MaxParts is enough for eight frames of a link: each is a header and a part of a body.
 const MaxParts = 16
 
 // Receive reads from a socket without waiting. 0 bytes without an error are the end of the input. b must not be empty.
@@ -51,8 +51,8 @@ func Receive(fd int, b []byte) (int, syscall.Errno) {
 	return move(unix.SYS_RECVFROM, fd, b, unix.MSG_DONTWAIT)
 }
 
-// untold is how many bytes a system call may move of which the Go runtime is not told. The garbage collector can't stop
-// the thread before the call returns, and all loops wait for that: some 50 µs.
+// The Go runtime is told of system calls that may move more bytes than untold. Of the others it is not told: it can't stop
+// the thread for a garbage collection before the call returns, and all loops wait for that, some 50 µs.
 const untold = 64 << 10
 
 // move calls sendto(2) or recvfrom(2).
