@@ -25,8 +25,7 @@ const (
 	Wrk     Program = "wrk"
 	H2load  Program = "h2load"
 
-	// Debian's older releases of peers, beside the newest.
-	DebianHAProxy Program = "haproxy-debian"
+	DebianHAProxy Program = "haproxy-debian" // older than the newest
 	DebianNginx   Program = "nginx-debian"
 	Taskset       Program = "taskset" // starts a program on some processors
 )
