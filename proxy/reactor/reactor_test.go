@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -326,8 +327,17 @@ func TestDialQueueFair(t *testing.T) {
 	e.dialer.max = 4
 	black, l := blackhole(t), e.loops[0]
 	refused, done := make(chan error, maxWaitingDials), make(chan error, 1)
+	s := &stream{close: func(err error) { refused <- err }}
+	on(t, l, func() { l.Dial(black, waitLimit, s) })
+	eventually(t, func() error { // it has left the queue, in which it would make room
+		e.dialer.mu.Lock()
+		defer e.dialer.mu.Unlock()
+		if n := e.dialer.dials[black]; n != 1 {
+			return fmt.Errorf("%d dials in progress, want 1", n)
+		}
+		return nil
+	})
 	on(t, l, func() {
-		s := &stream{close: func(err error) { refused <- err }}
 		for len(l.closed) == 0 {
 			l.Dial(black, waitLimit, s)
 		}
