@@ -209,7 +209,7 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 				return fmt.Errorf("%s: %w", l.Name, err)
 			}
 		}
-		return s.observer.check()
+		return s.observer.check(ctx)
 	})
 	return samples, err
 }

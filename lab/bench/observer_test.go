@@ -16,7 +16,7 @@ func TestObserver(t *testing.T) {
 	}))
 	defer sidecar.Close()
 	var none *observer
-	if err := none.check(); err != nil {
+	if err := none.check(t.Context()); err != nil {
 		t.Errorf("without an observer: %v", err)
 	}
 	none.close()
@@ -28,18 +28,18 @@ func TestObserver(t *testing.T) {
 	o.scrape(sidecar.URL + "/metrics")
 	<-scraped
 	<-scraped // the first scrape has been counted
-	if err := o.check(); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Errorf("nothing exports spans: %v", err)
 	}
 	o.traced = true
-	if err := o.check(); err == nil {
+	if err := o.check(t.Context()); err == nil {
 		t.Error("without a span: no error")
 	}
 	if _, err := http.Post("http://"+o.addr+"/v1/traces", "application/x-protobuf", strings.NewReader("spans")); err != nil {
 		t.Fatal(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := o.check(); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

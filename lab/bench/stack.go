@@ -156,7 +156,7 @@ func (s *Stack) proxy(ctx context.Context, name string, p place, cpus []int) (_ 
 				return nil, err
 			}
 		}
-		s.observer.traced = traced
+		s.observer.traced = s.observer.traced || traced
 		p.Spans = s.observer.addr
 		s.observer.scrape("http://" + p.Admin + metricsPath[p.program])
 	}
