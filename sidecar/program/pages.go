@@ -17,7 +17,7 @@ import (
 func ReleasePages() error { return release(func(mapping) bool { return true }, 0) }
 
 // manyConstants is more than a loaded sidecar uses, in bytes.
-const manyConstants = 3 << 20
+const manyConstants = 2 << 20
 
 // ReleaseConstants is ReleasePages for constants only, and only if many are resident. Most are the runtime's tables of functions,
 // which are read when a stack grows or is scanned. So work of many kinds brings many pages, and few of them come back.
