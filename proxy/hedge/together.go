@@ -12,7 +12,7 @@ type silence struct{ from, to time.Duration }
 // Note records that the endpoints were silent together, from a time until now.
 func (t *Together) Note(from, now time.Duration) {
 	if last := &t.latest; from < last.to { // the same silence goes on
-		from = min(from, last.from)
+		from = max(min(from, last.from), t.earlier.to)
 	} else if last.length() >= t.earlier.length() || from-t.earlier.to > t.earlier.length() {
 		t.earlier = *last
 	} // else requests that waited for the end of the earlier one are still responding

@@ -27,6 +27,7 @@ func TestTogether(t *testing.T) {
 		{"sent in a shorter one that follows soon", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 172 * ms, 191 * ms, true},
 		{"sent in it, and over after a shorter one", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 130 * ms, 201 * ms, true},
 		{"one of many hears from the others later", []silence{{100 * ms, 150 * ms}, {120 * ms, 151 * ms}}, 101 * ms, 152 * ms, true},
+		{"one hears from the others since before the last one", []silence{{0, 10 * ms}, {12 * ms, 13 * ms}, {5 * ms, 14 * ms}}, 5 * ms, 25 * ms, false},
 	} {
 		var s Together
 		for _, n := range c.noted {
