@@ -66,6 +66,7 @@ func (f *filter) End(ex *exchange.Exchange) {
 	if w := f.waiting[ex]; w != nil {
 		f.shard.Loop.Stop(&w.timer)
 		delete(f.waiting, ex)
+		w.ex = nil
 		f.free.Put(w)
 	}
 }
