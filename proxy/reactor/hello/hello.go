@@ -77,12 +77,24 @@ func (r *Reader) Feed(b []byte) (whole bool, err error) {
 		return r.whole, r.err
 	}
 	for i := 0; i < len(b) && !r.whole && r.err == nil; i++ {
+		i += r.skip(len(b) - 1 - i)
 		r.err = r.next(b[i])
 	}
 	if r.size += len(b); r.size > MaxSize && r.err == nil {
 		r.whole, r.err = false, &Error{alertRecordOverflow, fmt.Sprintf("more than %d bytes before the handshake", MaxSize)}
 	}
 	return r.whole, r.err
+}
+
+// skip passes over at most n bytes of the message's body, but for the last byte of their record. It returns how many.
+func (r *Reader) skip(n int) int {
+	if r.at < recordHeader || r.head < headerSize {
+		return 0
+	}
+	n = min(n, r.fragment-1, r.message)
+	r.fragment -= n
+	r.message -= n
+	return n
 }
 
 func (r *Reader) next(b byte) error {

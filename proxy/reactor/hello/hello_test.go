@@ -166,3 +166,14 @@ type input struct {
 func (i *input) Read(b []byte) (int, error)  { return i.r.Read(b) }
 func (i *input) Write(b []byte) (int, error) { return len(b), nil }
 func (i *input) Close() error                { return nil }
+
+// BenchmarkReader measures a ClientHello with a key share of ML-KEM-768.
+func BenchmarkReader(b *testing.B) {
+	real := capture(b)
+	for b.Loop() {
+		var r Reader
+		if whole, err := r.Feed(real); !whole || err != nil {
+			b.Fatal(whole, err)
+		}
+	}
+}
