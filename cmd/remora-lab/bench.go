@@ -125,6 +125,7 @@ func handshakesCommand() *cobra.Command {
 of 2,048 bits, with X25519 alone and with ML-KEM-768. Rows listener are a sidecar, HAProxy and nginx that
 are called by HTTPS. Rows link are two of each that show certificates to each other: the handshakes are
 with the second one. A client of the lab makes each handshake on a connection of its own, and closes it.
+In rows dial the first one dials the second one for each request.
 
 Then an open loop of requests over connections that stay open runs alone, and beside a storm of full
 handshakes. The exit status is 1 if a handshake or a request failed at a sidecar.`)

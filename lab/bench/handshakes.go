@@ -23,9 +23,10 @@ import (
 const (
 	AtListener Job = "listener" // one proxy, which is called by HTTPS
 	AtLink     Job = "link"     // the second of two proxies, which show certificates to each other
+	AtDial     Job = "dial"     // both of them: the first one dials for each request
 )
 
-// HandshakeRows are a listener and a link of each proxy, with each kind of key.
+// HandshakeRows are a listener and links of each proxy, with each kind of key.
 func HandshakeRows() (rows []Row) {
 	listener := func(h hop) []hop {
 		h.SecureIn = true
@@ -39,7 +40,7 @@ func HandshakeRows() (rows []Row) {
 	}
 	for _, key := range handshakeKeys {
 		add := func(proxy string, job Job, chain []hop) {
-			rows = append(rows, Row{Name: handshakeRow(proxy, job, key), chain: chain, jobs: []Job{job}, rsa: key == "rsa"})
+			rows = append(rows, Row{Name: handshakeRow(proxy, job, key), chain: chain, jobs: []Job{job}, rsa: key == "rsa", cut: job == AtDial})
 		}
 		add("haproxy", AtListener, listener(haproxy))
 		add("nginx", AtListener, listener(nginx))
@@ -47,6 +48,9 @@ func HandshakeRows() (rows []Row) {
 		add("haproxy", AtLink, link(haproxy))
 		add("nginx", AtLink, link(nginx))
 		add("remora", AtLink, mesh(func(c, p *sidecar) { c.TLS, p.TLS = true, true }))
+		add("haproxy", AtDial, link(haproxy))
+		add("nginx", AtDial, link(nginx))
+		add("remora", AtDial, mesh(func(c, p *sidecar) { c.TLS, p.TLS = true, true }))
 	}
 	return rows
 }
@@ -97,7 +101,32 @@ func HandshakeLoads(clients int, storm float64, d time.Duration) (loads []Load) 
 	for _, job := range []Job{AtListener, AtLink} {
 		loads = append(loads, calm(job, d), stormy(job, storm, d))
 	}
-	return loads
+	return append(loads, dials(d))
+}
+
+// dialsName is the name of dials.
+const dialsName = "dial: one request after another, each with a full handshake between the proxies"
+
+// dials is a loop of one client. The connection between the proxies is cut after each response.
+func dials(d time.Duration) Load {
+	return Load{Name: dialsName, job: AtDial, period: closedPeriod, send: func(ctx context.Context, s *Stack) (*Result, error) {
+		client, err := connect(ctx, s.Addr, 1, true)
+		defer client.close()
+		if err != nil {
+			return nil, err
+		}
+		taken := hdrhistogram.New(1, int64(requestTimeout), 3)
+		began := time.Now()
+		for time.Since(began) < d && ctx.Err() == nil {
+			s.cutter.cut()
+			sent := time.Now()
+			if err := client.request(); err != nil {
+				return nil, err
+			}
+			taken.RecordValue(int64(time.Since(sent))) // longer ones can't be: a request is bounded
+		}
+		return &Result{Requests: taken.TotalCount(), Seconds: time.Since(began).Seconds(), Figures: latencyOf(taken)}, nil
+	}}
 }
 
 // stormGroup is the key exchange of handshakes beside requests.
@@ -292,6 +321,8 @@ func (s Samples) handshakeVerdicts() (all []Verdict) {
 		}
 	}
 	for _, key := range handshakeKeys {
+		row := func(proxy string) string { return handshakeRow(proxy, AtDial, key) }
+		all = append(all, s.compare("CPU", row("remora"), row("haproxy"), dialsName, CPU, 1.2))
 		for _, job := range []Job{AtListener, AtLink} {
 			all = append(all, s.beside(handshakeRow("remora", job, key), job))
 		}

@@ -16,7 +16,7 @@ import (
 
 // testHandshakes makes each kind of handshake with real sidecars, for a moment.
 func testHandshakes(t *testing.T, remora string) {
-	rows := choose(t, HandshakeRows(), "remora-listener-ecdsa", "remora-link-rsa")
+	rows := choose(t, HandshakeRows(), "remora-listener-ecdsa", "remora-link-rsa", "remora-dial-ecdsa")
 	loads := HandshakeLoads(2, 20, 100*time.Millisecond)
 	r, err := Run(t.Context(), Options{
 		Tools: Tools{Lab: self(t), Remora: remora}, Kind: TLS, Rows: rows, Rounds: 1, Loads: loads, Progress: func(string) {},
@@ -54,7 +54,7 @@ func TestHandshakeConfigurations(t *testing.T) {
 				secure = map[Program]string{HAProxy: " ssl verify required ", Nginx: "proxy_pass https:", Remora: "tls: {cert:"}[h.program]
 			}
 			mutual := map[Program]string{HAProxy: " verify required ca-file", Nginx: "ssl_verify", Remora: "peers: [bench]"}[h.program]
-			if !strings.Contains(text, secure) || strings.Contains(text, mutual) != slices.Contains(row.jobs, AtLink) {
+			if !strings.Contains(text, secure) || strings.Contains(text, mutual) != !slices.Contains(row.jobs, AtListener) {
 				t.Errorf("%s, proxy %d:\n%s", row.Name, i, text)
 			}
 			if h.Sidecar != nil {

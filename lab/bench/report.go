@@ -87,6 +87,8 @@ var comparisons = []struct{ row, base string }{
 	{"remora-mesh", "envoy-mesh"}, {"remora-mesh-unix", "remora-mesh"},
 	{"remora-2-2loops", "remora-2"}, {"remora-2-4loops", "remora-2"},
 	{"remora-listener-ecdsa", "haproxy-listener-ecdsa"}, {"remora-listener-ecdsa", "nginx-listener-ecdsa"},
+	{"remora-dial-ecdsa", "haproxy-dial-ecdsa"}, {"remora-dial-ecdsa", "nginx-dial-ecdsa"},
+	{"remora-dial-rsa", "haproxy-dial-rsa"}, {"remora-dial-rsa", "nginx-dial-rsa"},
 	{"remora-link-ecdsa", "haproxy-link-ecdsa"}, {"remora-link-ecdsa", "nginx-link-ecdsa"},
 	{"remora-listener-rsa", "haproxy-listener-rsa"}, {"remora-listener-rsa", "nginx-listener-rsa"},
 	{"remora-link-rsa", "haproxy-link-rsa"}, {"remora-link-rsa", "nginx-link-rsa"},

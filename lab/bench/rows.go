@@ -19,6 +19,7 @@ type Row struct {
 	replicas replicas
 	script   string // of wrk; "" means post.lua
 	grpc     bool   // the load calls it by gRPC
+	cut      bool   // its two proxies have a cutter between them
 	rsa      bool   // certificates have keys of RSA, not of ECDSA
 	cores    int    // processors of each sidecar, of the replica and of the load; 0 means all, for all
 }

@@ -31,6 +31,7 @@ type Stack struct {
 	dir      string
 	procs    *child.Group
 	observer *observer // nil if no sidecar is observed
+	cutter   *cutter   // before the second proxy; nil unless the row has one
 	release  func()    // of the addresses; nil until there are some
 
 	replicas, sidecars []process // the consumer's sidecar comes first
@@ -109,6 +110,12 @@ func (s *Stack) start(ctx context.Context) error {
 			s.Last = listen[0]
 		}
 		upstreams = listen
+		if s.row.cut && level == 1 {
+			if s.cutter, err = newCutter(listen[0]); err != nil {
+				return err
+			}
+			upstreams = []string{s.cutter.addr()}
+		}
 	}
 	s.Addr, s.URL = upstreams[0], s.row.scheme()+upstreams[0]+computePath
 	err = child.Await(ctx, front, "a response", s.try)
@@ -182,6 +189,7 @@ func (s *Stack) proxy(ctx context.Context, name string, p place, cpus []int) (_ 
 func (s *Stack) Stop() {
 	s.procs.Stop()
 	s.observer.close()
+	s.cutter.close()
 	if s.release != nil {
 		s.release()
 	}
