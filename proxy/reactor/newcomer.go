@@ -42,14 +42,13 @@ type newcomer struct {
 	descriptor
 	state  newcomerState
 	reader hello.Reader
-	input  []byte // so far
+	input  []byte // so far, of a ClientHello that is not whole
 	timer  loop.Timer
+	ready  bool // the socket may have input
+	all    bool // it is read until it has none: an end or a failure may come after the input
 
-	// In newcomerShaking.
-	flights *flights
-	awaited bool // the handshake waits for input
-	ready   bool // the socket may have input
-	all     bool // it is read until it has none: an end or a failure may come after the input
+	flights *flights // of the handshake
+	awaited bool     // the handshake waits for input
 }
 
 // newcomers are those of a loop.
@@ -161,12 +160,16 @@ func (n *newcomer) onEnd(err error) {
 }
 
 func (n *newcomer) onInput(b []byte) {
-	if n.state == newcomerShaking {
+	switch n.state {
+	case newcomerShaking:
 		n.respond(b, nil)
+	case newcomerWaiting:
+		n.onHello(b)
 	}
-	if n.state != newcomerWaiting {
-		return
-	}
+}
+
+// onHello takes a part of the ClientHello.
+func (n *newcomer) onHello(b []byte) {
 	whole, err := n.reader.Feed(b)
 	if err != nil {
 		n.refuse(err)
