@@ -37,6 +37,7 @@ type scripted struct {
 	mu      sync.Mutex
 	streams int
 	leases  int            // streams of leases
+	grants  int            // of leases
 	lists   map[string]int // by service
 	lost    uint64         // times that etcd has lost its data
 	puts    map[string]int // by service
@@ -97,6 +98,9 @@ func (e *scripted) Put(_ context.Context, req *pb.PutRequest) (*pb.PutResponse, 
 
 // LeaseGrant implements pb.LeaseServer.
 func (e *scripted) LeaseGrant(_ context.Context, req *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.grants++
 	return &pb.LeaseGrantResponse{Header: header(), ID: 1, TTL: req.TTL}, nil
 }
 

@@ -42,4 +42,9 @@ func TestSilentLeaseStream(t *testing.T) {
 	}
 	<-stayed
 	waitState(t, h, registry.Registered)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.grants != 1 || e.puts["compute/n@10.0.0.1:80"] != 1 {
+		t.Errorf("%d leases, puts %v: the registration was lost", e.grants, e.puts)
+	}
 }
