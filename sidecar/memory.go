@@ -44,7 +44,7 @@ func (s *Sidecar) released(err error) bool {
 }
 
 // Constants that only the first requests, a handshake or a scrape used are given back after firstRelease, and then in
-// intervals that double up to lastRelease. A look takes 0.1 ms of CPU, and that constants come back up to 0.5 ms.
+// intervals that double up to lastRelease. A look takes 0.1 ms of CPU. Constants that come back take up to 0.5 ms.
 const (
 	firstRelease = time.Second
 	lastRelease  = 10 * time.Second
