@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,20 +211,21 @@ func TestConfirmed(t *testing.T) {
 			time.Sleep(time.Hour)
 			cache := openCache(t, dir)
 			defer cache.Close()
-			var last *registry.Snapshot
-			l := Options{Cache: cache, Origin: "here", Wait: time.Minute}.Watch("compute", func(s *registry.Snapshot) { last = s })
-			if time.Sleep(time.Minute - 1); last != nil {
+			var last atomic.Pointer[registry.Snapshot]
+			l := Options{Cache: cache, Origin: "here", Wait: time.Minute}.Watch("compute", last.Store)
+			if time.Sleep(time.Minute - 1); last.Load() != nil {
 				t.Errorf("%s: the cache is used before the wait is over", name)
 			}
 			time.Sleep(time.Microsecond)
 			synctest.Wait()
-			if last == nil || !last.Changed.Equal(cached) {
-				t.Fatalf("%s: %+v from the cache", name, last)
+			if s := last.Load(); s == nil || !s.Changed.Equal(cached) {
+				t.Fatalf("%s: %+v from the cache", name, s)
 			}
 			time.Sleep(time.Hour)
 			l.Set(list(ports), AfterChange)
-			if want := map[int]time.Time{9: cached, 8: time.Now()}[ports]; !last.Changed.Equal(want) || last.Source != registry.SourceLive {
-				t.Errorf("%s: changed at %v, want %v", name, last.Changed, want)
+			s, want := last.Load(), map[int]time.Time{9: cached, 8: time.Now()}[ports]
+			if !s.Changed.Equal(want) || s.Source != registry.SourceLive {
+				t.Errorf("%s: changed at %v, want %v", name, s.Changed, want)
 			}
 			l.Close()
 		})
