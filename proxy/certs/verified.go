@@ -4,13 +4,19 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	maxVerified = 128      // chains that are remembered, each of which takes some 10 KiB
-	maxChain    = 16 << 10 // bytes of such a chain: a peer may send more than it needs
+	// maxVerified limits the chains that are remembered. A chain of two certificates takes some 6 KiB. The largest
+	// takes some 50 KiB, but only an authority can make one: a certificate of 8 KiB that is full of names.
+	maxVerified = 128
+
+	// maxMessage limits the message of a remembered certificate, in bytes. The certificate keeps it in memory, since
+	// package x509 copies no certificate. What comes before the certificate in the message does not count.
+	maxMessage = 8 << 10
 )
 
 // authorities verify the chains of peers. They are of one state of the files, so a chain that was good stays
@@ -36,38 +42,62 @@ type verified struct {
 	begins, ends time.Time // when all its certificates are valid
 }
 
-// accept checks a peer's chain, leaf first, and its leaf by acceptLeaf.
+// accept checks a peer's chain, leaf first, and its leaf by acceptLeaf. Package tls asks before the peer has proved
+// that it has the leaf's key, so the chain may be somebody else's.
 func (a *authorities) accept(chain []*x509.Certificate, usage x509.ExtKeyUsage, acceptLeaf func(*x509.Certificate) error) error {
 	if len(chain) == 0 {
 		return &VerifyError{CodeNoCertificate, errors.New("no certificate")}
 	}
-	if err := a.verify(chain, usage, time.Now()); err != nil {
-		return err
-	}
-	return acceptLeaf(chain[0])
+	return a.acceptAt(time.Now(), chain, usage, acceptLeaf)
 }
 
-// verify checks a chain against the authorities and the revocation lists.
-func (a *authorities) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) error {
+// acceptAt is accept at a time.
+func (a *authorities) acceptAt(now time.Time, chain []*x509.Certificate, usage x509.ExtKeyUsage, acceptLeaf func(*x509.Certificate) error) error {
 	key := keyOf(chain, usage)
 	if a.knows(key, now) {
-		return nil
+		return acceptLeaf(chain[0])
 	}
+	ways, err := a.verify(chain, usage, now)
+	if err != nil {
+		return err
+	}
+	if err := acceptLeaf(chain[0]); err != nil {
+		return err
+	}
+	if a.isMemorable(chain, ways) {
+		a.remember(key, chain, ways)
+	}
+	return nil
+}
+
+// verify checks a chain against the authorities and the revocation lists. It returns all ways from the leaf to an
+// authority.
+func (a *authorities) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (ways [][]*x509.Certificate, _ error) {
 	o := x509.VerifyOptions{Roots: a.roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now}
 	for _, c := range chain[1:] {
 		o.Intermediates.AddCert(c)
 	}
-	chains, err := chain[0].Verify(o)
+	ways, err := chain[0].Verify(o)
 	if err != nil {
-		return &VerifyError{codeOf(err), err}
+		return nil, &VerifyError{codeOf(err), err}
 	}
-	if err := a.lists.check(chains); err != nil {
-		return err
+	return ways, a.lists.check(ways)
+}
+
+// isMemorable reports whether a chain is small, and the beginning of one of the ways. Otherwise anybody could add
+// certificates to a leaf, and each such chain would take the place of another one.
+func (a *authorities) isMemorable(chain []*x509.Certificate, ways [][]*x509.Certificate) bool {
+	if a.roots == nil {
+		return false
 	}
-	if a.roots != nil {
-		a.remember(key, chain, chains)
+	for _, c := range chain {
+		if cap(c.Raw) > maxMessage { // its bytes are a part of the message
+			return false
+		}
 	}
-	return nil
+	return slices.ContainsFunc(ways, func(way []*x509.Certificate) bool {
+		return len(chain) <= len(way) && slices.EqualFunc(chain, way[:len(chain)], (*x509.Certificate).Equal)
+	})
 }
 
 func keyOf(chain []*x509.Certificate, usage x509.ExtKeyUsage) verifiedKey {
@@ -86,18 +116,11 @@ func (a *authorities) knows(key verifiedKey, now time.Time) bool {
 	return v != nil && !now.Before(v.begins) && !now.After(v.ends)
 }
 
-// remember remembers a chain that leads to an authority by chains. In the place of one too many, any other one is
+// remember remembers a chain that leads to an authority by ways. In the place of one too many, any other one is
 // forgotten.
-func (a *authorities) remember(key verifiedKey, chain []*x509.Certificate, chains [][]*x509.Certificate) {
-	size := 0
-	for _, c := range chain {
-		size += len(c.Raw)
-	}
-	if size > maxChain {
-		return
-	}
+func (a *authorities) remember(key verifiedKey, chain []*x509.Certificate, ways [][]*x509.Certificate) {
 	v := &verified{chain: chain, begins: chain[0].NotBefore, ends: chain[0].NotAfter}
-	for _, way := range chains {
+	for _, way := range ways {
 		for _, c := range way {
 			if c.NotBefore.After(v.begins) {
 				v.begins = c.NotBefore

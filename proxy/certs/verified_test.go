@@ -2,6 +2,7 @@ package certs
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -52,6 +53,11 @@ func (i issuer) authorities() *authorities {
 	return &authorities{roots: roots}
 }
 
+// judge is acceptAt of any leaf.
+func (a *authorities) judge(chain []*x509.Certificate, usage x509.ExtKeyUsage, at time.Time) error {
+	return a.acceptAt(at, chain, usage, func(*x509.Certificate) error { return nil })
+}
+
 // TestVerified: a chain that was good stays good while it is valid, for the same use and at the same authorities.
 func TestVerified(t *testing.T) {
 	now, i := time.Now(), newIssuer(t)
@@ -67,7 +73,7 @@ func TestVerified(t *testing.T) {
 			"before it begins":   {asClient, now.Add(-2 * time.Hour), false},
 			"after it has ended": {asClient, now.Add(2 * time.Hour), false},
 		} {
-			if err := a.verify(chain, c.usage, c.at); (err == nil) != c.good {
+			if err := a.judge(chain, c.usage, c.at); (err == nil) != c.good {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -75,7 +81,7 @@ func TestVerified(t *testing.T) {
 			t.Errorf("%d chains are remembered, want 1", len(a.verified))
 		}
 	}
-	if err := newIssuer(t).authorities().verify(chain, asClient, now); err == nil {
+	if err := newIssuer(t).authorities().judge(chain, asClient, now); err == nil {
 		t.Error("another authority has accepted it")
 	}
 }
@@ -86,10 +92,10 @@ func TestVerifiedEnds(t *testing.T) {
 	between := i.mint(&x509.Certificate{IsCA: true, NotAfter: now.Add(time.Minute)}, i.root)
 	leaf := i.mint(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{asClient}}, between)
 	a, chain := i.authorities(), []*x509.Certificate{leaf.X509(), between.X509()}
-	if err := a.verify(chain, asClient, now); err != nil {
+	if err := a.judge(chain, asClient, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.verify(chain, asClient, now.Add(2*time.Minute)); err == nil {
+	if err := a.judge(chain, asClient, now.Add(2*time.Minute)); err == nil {
 		t.Error("it is good after its authority has ended")
 	}
 }
@@ -98,49 +104,110 @@ func TestVerifiedEnds(t *testing.T) {
 func TestVerifiedOnce(t *testing.T) {
 	now, i := time.Now(), newIssuer(t)
 	a, chain := i.authorities(), i.client("a.test")
-	if err := a.verify(chain, asClient, now); err != nil {
+	if err := a.judge(chain, asClient, now); err != nil {
 		t.Fatal(err)
 	}
 	a.roots = x509.NewCertPool() // would refuse it
-	if err := a.verify(chain, asClient, now); err != nil {
+	if err := a.judge(chain, asClient, now); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestVerifiedBounds: some chains are remembered, but no long ones, and none that was refused.
+// TestVerifiedBounds: a bounded number of chains is remembered.
 func TestVerifiedBounds(t *testing.T) {
 	now, i := time.Now(), newIssuer(t)
 	a := i.authorities()
 	for range maxVerified + 10 {
-		if err := a.verify(i.client(), asClient, now); err != nil {
+		if err := a.judge(i.client(), asClient, now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := len(a.verified); n != maxVerified {
 		t.Errorf("%d chains are remembered, want %d", n, maxVerified)
 	}
-	var names []string
-	for n := range maxChain / 20 {
-		names = append(names, fmt.Sprintf("a-name-of-many-%d.test", n))
-	}
-	revoked := i.client("revoked.test")
-	listed := &revocations{serials: map[string]map[string]struct{}{
-		string(revoked[0].RawIssuer): {string(revoked[0].SerialNumber.Bytes()): {}},
-	}}
-	for name, c := range map[string]struct {
-		chain   []*x509.Certificate
-		by      *authorities
-		refused bool
-	}{
-		"a long one":                  {i.client(names...), i.authorities(), false},
-		"a revoked one":               {revoked, &authorities{roots: i.authorities().roots, lists: listed}, true},
-		"one of an unknown authority": {i.client(), newIssuer(t).authorities(), true},
-	} {
-		if err := c.by.verify(c.chain, asClient, now); (err != nil) != c.refused {
-			t.Errorf("%s: %v", name, err)
+}
+
+// TestVerifiedMemorable: a chain is remembered only if it was accepted, is small and has no certificate too many.
+func TestVerifiedMemorable(t *testing.T) {
+	i := newIssuer(t)
+	between := i.mint(&x509.Certificate{IsCA: true}, i.root).X509()
+	below := i.mint(&x509.Certificate{IsCA: true}, i.root)
+	leaf, root, junk := i.client("a.test")[0], i.root.X509(), i.client("junk.test")[0]
+	deep := i.mint(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{asClient}}, below).X509()
+	inMessage := func(size int) *x509.Certificate {
+		c, err := x509.ParseCertificate(append(make([]byte, 0, size), leaf.Raw...))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if len(c.by.verified) > 0 {
-			t.Errorf("%s is remembered", name)
+		return c
+	}
+	ours := func() *authorities { return i.authorities() }
+	revoking := func() *authorities {
+		return &authorities{roots: ours().roots, lists: &revocations{serials: map[string]map[string]struct{}{
+			string(leaf.RawIssuer): {string(leaf.SerialNumber.Bytes()): {}},
+		}}}
+	}
+	refusal := errors.New("refused")
+	for _, c := range []struct {
+		name       string
+		chain      []*x509.Certificate
+		by         func() *authorities
+		acceptLeaf error
+		accepted   bool
+		remembered bool
+	}{
+		{"a leaf", chainOf(leaf), ours, nil, true, true},
+		{"with its authority", chainOf(leaf, root), ours, nil, true, true},
+		{"with all its authorities", chainOf(deep, below.X509(), root), ours, nil, true, true},
+		{"without the last one", chainOf(deep, below.X509()), ours, nil, true, true},
+		{"in a small message", chainOf(inMessage(maxMessage)), ours, nil, true, true},
+		{"in a large message", chainOf(inMessage(maxMessage + 1)), ours, nil, true, false},
+		{"with another leaf", chainOf(leaf, junk), ours, nil, true, false},
+		{"with another authority", chainOf(leaf, between), ours, nil, true, false},
+		{"with a certificate too many", chainOf(leaf, root, junk), ours, nil, true, false},
+		{"twice", chainOf(leaf, leaf), ours, nil, true, false},
+		{"in another order", chainOf(deep, root, below.X509()), ours, nil, true, false},
+		{"of a leaf that is refused", chainOf(leaf), ours, refusal, false, false},
+		{"revoked", chainOf(leaf), revoking, nil, false, false},
+		{"of an unknown authority", chainOf(leaf), newIssuer(t).authorities, nil, false, false},
+	} {
+		a := c.by()
+		err := a.accept(c.chain, asClient, func(*x509.Certificate) error { return c.acceptLeaf })
+		if (err == nil) != c.accepted {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if (len(a.verified) > 0) != c.remembered {
+			t.Errorf("%s: %d are remembered", c.name, len(a.verified))
+		}
+	}
+}
+
+// TestVerifiedBySystem: no chain to an authority of the system is remembered.
+func TestVerifiedBySystem(t *testing.T) {
+	i := newIssuer(t)
+	chain := i.client("a.test")
+	ours, ofSystem := i.authorities(), &authorities{}
+	ways, err := ours.verify(chain, asClient, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ours.isMemorable(chain, ways) || ofSystem.isMemorable(chain, ways) {
+		t.Error("the wrong chain is remembered")
+	}
+}
+
+func chainOf(chain ...*x509.Certificate) []*x509.Certificate { return chain }
+
+// TestVerifiedLeaf: the leaf of a remembered chain is judged each time.
+func TestVerifiedLeaf(t *testing.T) {
+	i := newIssuer(t)
+	a, chain := i.authorities(), i.client("a.test")
+	for _, want := range []error{nil, errors.New("refused"), nil} {
+		if err := a.accept(chain, asClient, func(*x509.Certificate) error { return want }); err != want {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		if len(a.verified) != 1 {
+			t.Errorf("%d chains are remembered", len(a.verified))
 		}
 	}
 }
@@ -155,7 +222,7 @@ func BenchmarkVerify(b *testing.B) {
 				if !remembered {
 					clear(a.verified)
 				}
-				if err := a.verify(chain, asClient, now); err != nil {
+				if err := a.judge(chain, asClient, now); err != nil {
 					b.Fatal(err)
 				}
 			}
