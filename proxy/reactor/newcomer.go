@@ -125,7 +125,7 @@ func (n *newcomer) onEvents(e kernel.Events) {
 // read reads what the socket has, until the handshake has the input that it waits for.
 func (n *newcomer) read() {
 	for range maxReads {
-		if !n.ready || n.state == newcomerLeft || n.state == newcomerShaking && !n.awaited {
+		if !n.mayRead() {
 			return
 		}
 		k, errno := kernel.Receive(n.fd, n.loop.input)
@@ -145,9 +145,14 @@ func (n *newcomer) read() {
 		n.ready = n.all || k == len(n.loop.input)
 		n.onInput(n.loop.input[:k])
 	}
-	if n.rewatch() != nil {
+	if n.mayRead() && n.rewatch() != nil {
 		n.endBroken()
 	}
+}
+
+// mayRead reports whether the socket may have input that the newcomer takes now.
+func (n *newcomer) mayRead() bool {
+	return n.ready && n.state != newcomerLeft && (n.state != newcomerShaking || n.awaited)
 }
 
 // onEnd takes the end or the failure of the socket.

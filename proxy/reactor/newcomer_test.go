@@ -210,6 +210,25 @@ func TestLongHello(t *testing.T) {
 	}
 }
 
+// TestLastReadEnds: a newcomer that ends by the last read of an event is not touched afterwards.
+func TestLastReadEnds(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	e.handshakes.places = fair.NewTable(0)
+	hello := clientHello(t, own)
+	on(t, e.loops[0], func() { e.loops[0].input = e.loops[0].input[:(len(hello)+maxReads-1)/maxReads] })
+	c := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, echo))
+	must.Write(t, c, hello)
+	if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !isReset(err) {
+		t.Errorf("it ended with %q, %v", b, err)
+	}
+	awaitFailure(t, e, CodeBusy, 1)
+	on(t, e.loops[0], func() {}) // after the event
+	if st := e.Stats(); st.Panics > 0 || st.Inbound != 0 || st.Open != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestTLSHandshakesOfMany: with a handshake for each source, one that waits for its peer gives way to a new
 // source. Known peers have places of their own.
 func TestTLSHandshakesOfMany(t *testing.T) {
