@@ -3,8 +3,6 @@ package reactor
 import (
 	"bytes"
 	"net"
-
-	"github.com/remora-proxy/remora/proxy/fair"
 )
 
 // flights carries the handshake of a newcomer between its loop and the goroutine of the handshake, for which
@@ -12,8 +10,7 @@ import (
 // need. Writes are gathered until the goroutine needs input or has ended the handshake: that is a flight of TLS.
 type flights struct {
 	untimed
-	n    *newcomer
-	slot *fair.Place // idle while the handshake waits for its peer
+	n *newcomer
 
 	// Only the goroutine accesses these until it posts onHandshake.
 	left []byte // input that is not read yet
@@ -28,8 +25,8 @@ type flight struct {
 	err error
 }
 
-func newFlights(n *newcomer, slot *fair.Place) *flights {
-	return &flights{n: n, slot: slot, input: make(chan flight, 1)}
+func newFlights(n *newcomer) *flights {
+	return &flights{n: n, input: make(chan flight, 1)}
 }
 
 // Read implements net.Conn.
@@ -50,8 +47,6 @@ func (f *flights) Read(b []byte) (int, error) {
 func (f *flights) exchange() flight {
 	out := f.out
 	f.out = nil
-	f.slot.SetIdle(true)
-	defer f.slot.SetIdle(false)
 	f.n.loop.Post(func() { f.n.onFlight(out) })
 	select {
 	case next := <-f.input:

@@ -102,3 +102,40 @@ func TestTLSHandshakeBroken(t *testing.T) {
 		})
 	}
 }
+
+// TestTLSHandshakeIdle: a handshake may have to give way only while it waits for its peer, not while it waits for its
+// loop or works.
+func TestTLSHandshakeIdle(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := e.loops[0]
+	busy, verifying, verify := make(chan chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	defer close(verify)
+	config := func() *tls.Config {
+		c := own.Server().Clone()
+		c.VerifyConnection = func(tls.ConnectionState) error {
+			close(verifying)
+			<-verify
+			return nil
+		}
+		busy <- holdLoop(l)
+		return c
+	}
+	client := tls.Client(dial(t, listen(t, e, ListenOptions{TLS: config}, echo)), own.Client())
+	go func() { _ = client.Handshake() }()
+	release := recv(t, busy, "the handshake to begin")
+	eventually(t, func() error {
+		if !l.posts.some.Load() {
+			return errors.New("the handshake does not wait for its loop")
+		}
+		return nil
+	})
+	if e.handshakes.places.Idle() > 0 {
+		t.Error("it waits for its loop, and may have to give way")
+	}
+	close(release)
+	recv(t, verifying, "the client's flight")
+	if e.handshakes.places.Idle() > 0 {
+		t.Error("it works, and may have to give way")
+	}
+}

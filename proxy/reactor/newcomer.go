@@ -47,8 +47,9 @@ type newcomer struct {
 	ready  bool // the socket may have input
 	all    bool // it is read until it has none: an end or a failure may come after the input
 
-	flights *flights // of the handshake
-	awaited bool     // the handshake waits for input
+	flights *flights    // of the handshake
+	slot    *fair.Place // of the handshake, until its end; idle while the handshake waits for the peer
+	awaited bool        // the handshake waits for input
 }
 
 // newcomers are those of a loop.
@@ -264,9 +265,7 @@ func (n *newcomer) leave() {
 	delete(n.loop.newcomers, n)
 	n.input = nil
 	n.place.Release()
-	if n.flights != nil {
-		n.flights.slot.Release()
-	}
+	n.slot.Release()
 	n.l.reactor.connections.offLoop.Add(-1) // the loop counts a connection
 }
 
@@ -274,12 +273,12 @@ func (n *newcomer) leave() {
 // another handshake.
 func (n *newcomer) beginHandshake() {
 	r := n.l.reactor
-	slot := r.handshakes.take(n.source, func() { n.loop.Post(n.onBusy) })
-	if slot == nil {
+	n.slot = r.handshakes.take(n.source, func() { n.loop.Post(n.onBusy) })
+	if n.slot == nil {
 		n.giveUp(errBusy)
 		return
 	}
-	n.flights = newFlights(n, slot)
+	n.flights = newFlights(n)
 	input := n.input
 	if !r.spawn(func() { n.handshake(input) }) {
 		n.giveUp(ErrStopped)
@@ -305,7 +304,8 @@ func (n *newcomer) handshake(input []byte) {
 	n.loop.Post(func() { n.onHandshake(over, err) })
 }
 
-// onFlight sends what the handshake has written, and reads what it waits for.
+// onFlight sends what the handshake has written, and reads what it waits for. Until it has come, the handshake may
+// have to give way to another one.
 func (n *newcomer) onFlight(out []byte) {
 	n.awaited = true
 	if n.state != newcomerShaking {
@@ -316,12 +316,15 @@ func (n *newcomer) onFlight(out []byte) {
 		n.respond(nil, errno)
 		return
 	}
-	n.read()
+	if n.read(); n.awaited {
+		n.slot.SetIdle(true)
+	}
 }
 
 // respond passes input, or why there is none, to the handshake that waits for it.
 func (n *newcomer) respond(b []byte, err error) {
 	n.awaited = false
+	n.slot.SetIdle(false)
 	n.flights.deliver(b, err)
 }
 
