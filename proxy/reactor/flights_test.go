@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -138,4 +139,35 @@ func TestTLSHandshakeIdle(t *testing.T) {
 	if e.handshakes.places.Idle() > 0 {
 		t.Error("it works, and may have to give way")
 	}
+}
+
+// TestTLSRefusedHandshake: a handshake that has failed holds no place while its connection waits for the peer's end.
+func TestTLSRefusedHandshake(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	sent := append(clientHello(t, own), "\x17\x03\x03\x00\x02hi"...)
+	eventually(t, func() error { // again if the connection has waited too long
+		c := dial(t, addr)
+		must.Write(t, c, sent)
+		if _, err := io.ReadAll(c); err != nil {
+			return err
+		}
+		refused, taken := 0, 0
+		on(t, e.loops[0], func() {
+			for n := range e.loops[0].newcomers {
+				if n.state == newcomerRefused {
+					refused++
+				}
+			}
+			taken, _ = e.handshakes.inProgress()
+		})
+		if refused == 0 {
+			return errors.New("no connection waits for the peer's end")
+		}
+		if taken > 0 {
+			t.Errorf("%d places are taken", taken)
+		}
+		return nil
+	})
 }

@@ -203,6 +203,7 @@ func (n *newcomer) refuseWith(response []byte, err error) {
 	n.become(newcomerRefused)
 	n.countFailure(err)
 	n.input = nil
+	n.slot.Release()
 	if n.write(response) != 0 || n.buffered() > 0 || n.shutdown() != nil {
 		n.end()
 		return
