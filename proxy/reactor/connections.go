@@ -23,8 +23,8 @@ type Connections struct {
 
 	refusing func() bool // only listeners of known peers accept; nil means never
 
-	open    atomic.Int64 // on loops
-	offLoop atomic.Int64 // of goroutines: of a Reserver, Sockets, and newcomers until the handshake's end
+	open   atomic.Int64 // on loops, without newcomers
+	others atomic.Int64 // of a Reserver, Sockets, newcomers, and those that wait for a PROXY header
 
 	taken         atomic.Int64 // accepted
 	files         atomic.Int64 // counted by connFiles and streamFiles
@@ -50,7 +50,7 @@ func (p *Connections) Accepted() int64 { return p.taken.Load() }
 func (p *Connections) Max() int64 { return p.max }
 
 // Files returns the number of descriptors of connections, without the pipes of streams.
-func (p *Connections) Files() int64 { return p.open.Load() + p.offLoop.Load() }
+func (p *Connections) Files() int64 { return p.open.Load() + p.others.Load() }
 
 // FileLimit returns the limit of all descriptors of the process, as it was at the start.
 func (p *Connections) FileLimit() int64 { return p.fileLimit }

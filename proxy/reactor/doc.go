@@ -21,7 +21,7 @@
 //	dialer.go        connects on goroutines, for the loops
 //	socketdialer.go  connects Sockets
 //	newcomer.go      accepted connections until the end of their TLS handshake
-//	flights.go       a handshake between its loop and its goroutine
+//	flights.go       carries a handshake between its loop and its goroutine
 //	tls.go           TLS between the receiver and the socket
 //	trust.go         peers that are no longer accepted
 //	handshakes.go    places for the handshakes of accepted connections

@@ -5,9 +5,9 @@ import (
 	"net"
 )
 
-// flights carries the handshake of a newcomer between its loop and the goroutine of the handshake, for which
-// it is the net.Conn. The socket stays on the loop, so the handshake makes no more system calls than the bytes
-// need. Writes are gathered until the goroutine needs input or has ended the handshake: that is a flight of TLS.
+// flights carries the handshake of a newcomer between its loop and the goroutine of the handshake. To the goroutine
+// it is a net.Conn. The socket stays on the loop, so the handshake makes no more system calls than the bytes need.
+// Writes are gathered until the goroutine needs input or has ended the handshake: that is a flight of TLS.
 type flights struct {
 	untimed
 	n *newcomer

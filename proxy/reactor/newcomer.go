@@ -105,7 +105,7 @@ func (l *Listener) greet(c *conn, source netip.Addr) {
 		l.notArrived(c, err)
 		return
 	}
-	r.connections.offLoop.Add(1)
+	r.connections.others.Add(1)
 	n.place = l.newcomers.Take(share.Source{Peer: source}, func() { n.loop.Post(n.onEvicted) })
 	n.loop.newcomers[n] = struct{}{}
 	n.loop.After(r.handshakes.timeout, &n.timer)
@@ -267,7 +267,7 @@ func (n *newcomer) leave() {
 	n.input = nil
 	n.place.Release()
 	n.slot.Release()
-	n.l.reactor.connections.offLoop.Add(-1) // the loop counts a connection
+	n.l.reactor.connections.others.Add(-1) // a connection counts as open
 }
 
 // beginHandshake starts the handshake on a goroutine. A handshake that waits for its peer gives its place to

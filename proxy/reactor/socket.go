@@ -22,7 +22,7 @@ type offLoop struct {
 
 func (o *offLoop) begin(of *Connections, at reservation) {
 	o.of, o.reservation = of, at
-	of.offLoop.Add(1)
+	of.others.Add(1)
 }
 
 // end uncounts the connection and releases its reservation. A second call returns false.
@@ -30,7 +30,7 @@ func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
 	}
-	o.of.offLoop.Add(-1)
+	o.of.others.Add(-1)
 	o.reservation.release()
 	return true
 }

@@ -22,10 +22,9 @@ const maxRecord = 16 << 10
 // maxGather limits the plain text whose records are gathered for one write to the socket.
 const maxGather = 256 << 10
 
-// secure is the TLS of one connection. The handshake blocks on a goroutine. Then the socket
-// moves to its loop, where the same tls.Conn is a codec: it reads the input of an event, and
-// errNoMore at its end. When the connection is detached, the tls.Conn goes with it and blocks
-// again. docs/decisions/0005-tls.md has the reasons.
+// secure is the TLS of one connection. The handshake blocks on a goroutine. Then the same tls.Conn is a codec on the
+// connection's loop: it reads the input of an event, and errNoMore at its end. When the connection is detached, the
+// tls.Conn goes with it and blocks again. docs/decisions/0005-tls.md has the reasons.
 type secure struct {
 	c      *conn
 	config func() *tls.Config // as it is now: it may have changed since the handshake

@@ -111,9 +111,9 @@ func (l *Listener) acceptProxied(nc net.Conn, proxy net.Addr) {
 		l.refuse(nc)
 		return
 	}
-	r.connections.offLoop.Add(1)
+	r.connections.others.Add(1)
 	if !r.spawn(func() { l.readHeader(nc, at, proxy) }) {
-		r.connections.offLoop.Add(-1)
+		r.connections.others.Add(-1)
 		at.release()
 		_ = nc.Close()
 	}
@@ -130,7 +130,7 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 		return err
 	})
 	_ = nc.SetReadDeadline(time.Time{})
-	r.connections.offLoop.Add(-1)
+	r.connections.others.Add(-1)
 	if err != nil {
 		at.release()
 		_ = nc.Close()
