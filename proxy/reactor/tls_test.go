@@ -118,7 +118,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 					t.Fatalf("log: %s", log.String())
 				}
 			}
-			if st := e.Stats(); st.Handshakes != 0 {
+			if st := e.Stats(); st.Handshakes != 0 || st.Panics > 0 {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -212,6 +212,30 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	awaitHandshakes(t, e, 0)
 }
 
+// TestTLSHandshakeTimeoutWaiting: the timer ends a handshake that waits for its peer.
+func TestTLSHandshakeTimeoutWaiting(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := e.loops[0]
+	c := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, echo))
+	must.Write(t, c, clientHello(t, own))
+	awaitWaiting(t, e, 1)
+	on(t, l, func() {
+		for n := range l.newcomers {
+			l.After(0, &n.timer)
+		}
+	})
+	if _, err := io.Copy(io.Discard, c); err != nil && !isReset(err) {
+		t.Error(err)
+	}
+	awaitFailure(t, e, CodeTimeout, 1)
+	awaitHandshakes(t, e, 0)
+	on(t, l, func() {}) // after the timer
+	if st := e.Stats(); st.Panics > 0 || st.Inbound != 0 || st.Open != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // awaitHandshakes waits until n handshakes are in progress.
 func awaitHandshakes(t *testing.T, e *Reactor, n int) {
 	t.Helper()
@@ -224,24 +248,35 @@ func awaitHandshakes(t *testing.T, e *Reactor, n int) {
 }
 
 // TestTLSEarlyData: input that arrives in one piece with the end of the handshake reaches
-// the stream without a further event.
+// the stream without a further event. If it takes many reads, the rest follows.
 func TestTLSEarlyData(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{})
-	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	for range 20 {
-		raw := dial(t, addr)
-		held := &delayedWrites{TCPConn: raw}
-		c := tls.Client(held, own.Client())
-		if err := c.Handshake(); err != nil { // its last flight is held back
-			t.Fatal(err)
-		}
-		must.Write(t, c, "early")
-		held.release(t)
-		got := make([]byte, 5)
-		if _, err := io.ReadFull(c, got); err != nil || string(got) != "early" {
-			t.Fatalf("%q, %v", got, err)
-		}
+	for name, c := range map[string]struct{ read, size int }{
+		"one read":              {inputSize, 5},
+		"some reads":            {inputSize, 5 * inputSize},
+		"more than in an event": {1 << 10, 100 * maxReads << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{})
+			on(t, e.loops[0], func() { e.loops[0].input = e.loops[0].input[:c.read] })
+			addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+			early, got := make([]byte, c.size), make([]byte, c.size)
+			for i := range early {
+				early[i] = byte(i ^ i>>8 ^ i>>16)
+			}
+			for range 20 {
+				held := &delayedWrites{TCPConn: dial(t, addr)}
+				c := tls.Client(held, own.Client())
+				if err := c.Handshake(); err != nil { // its last flight is held back
+					t.Fatal(err)
+				}
+				must.Write(t, c, early)
+				held.release(t)
+				if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, early) {
+					t.Fatalf("other bytes came back, %v", err)
+				}
+			}
+		})
 	}
 }
 
