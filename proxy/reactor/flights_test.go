@@ -104,6 +104,54 @@ func TestTLSHandshakeBroken(t *testing.T) {
 	}
 }
 
+// TestTLSArrivalWithOutput: a newcomer may become a connection while it has output that the kernel has not taken.
+func TestTLSArrivalWithOutput(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := e.loops[0]
+	filling := make([]byte, 16<<20) // more than sockets buffer; the client takes it off before package tls reads
+	config := func() *tls.Config {
+		c := own.Server().Clone()
+		c.VerifyConnection = func(tls.ConnectionState) error {
+			filled := make(chan error, 1)
+			l.Post(func() {
+				var err error
+				for n := range l.newcomers {
+					if errno := n.write(filling); errno != 0 {
+						err = errno
+					}
+				}
+				filled <- err
+			})
+			return <-filled
+		}
+		return c
+	}
+	left := make(chan int, 1)
+	addr := listen(t, e, ListenOptions{TLS: config}, func() loop.Receiver {
+		r := echo().(*stream)
+		opened := r.open
+		r.open = func(c loop.Conn) {
+			opened(c)
+			left <- c.Buffered()
+		}
+		return r
+	})
+	raw := dial(t, addr)
+	c := tls.Client(raw, own.Client())
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	must.Write(t, c, "hello")
+	if recv(t, left, "the connection") == 0 {
+		t.Error("no output was left")
+	}
+	must.Read(t, raw, len(filling))
+	if got := must.Read(t, c, 5); string(got) != "hello" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestTLSHandshakeIdle: a handshake may have to give way only while it waits for its peer, not while it waits for its
 // loop or works.
 func TestTLSHandshakeIdle(t *testing.T) {
