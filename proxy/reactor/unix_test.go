@@ -190,3 +190,27 @@ func TestPassedDescriptor(t *testing.T) {
 	for all := ""; all != "abcdefghi"; all += recv(t, got, "the rest of the input") {
 	}
 }
+
+// TestPassedDescriptorTLS: a read of a ClientHello that stops at a descriptor is not the last one.
+func TestPassedDescriptorTLS(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := unixAddrs(t)[0]
+	l, err := e.Listen(addr, ListenOptions{TLS: own.Server}, func(loop.Loop, string) loop.Receiver { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := clientHello(t, own)
+	c := must.Dial(t, "unix", strings.TrimPrefix(addr, "unix:"))
+	must.Write(t, c, hello[:10])
+	awaitNewcomers(t, l, 1)
+	release := holdLoop(e.loops[0])
+	_, first := c.Write(hello[10:20])
+	_, _, passing := c.(*net.UnixConn).WriteMsgUnix(hello[20:30], unix.UnixRights(int(os.Stdin.Fd())), nil)
+	_, last := c.Write(hello[30:])
+	close(release)
+	if err := errors.Join(first, passing, last); err != nil {
+		t.Fatal(err)
+	}
+	awaitWaiting(t, e, 1)
+}
