@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"testing"
 
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -51,6 +52,13 @@ func (m *mixing) program(p *Process) string {
 		return m.release
 	}
 	return Binary
+}
+
+// NeedsBinary skips a test of what the earlier release does not do, if a sidecar may run that release.
+func NeedsBinary(t *testing.T) {
+	if mix.release != "" {
+		t.Skip("the earlier release does not do this")
+	}
 }
 
 // acceptsLinks reports whether a listener of p is for the links of other sidecars. A file that is wrong has no listeners.

@@ -21,6 +21,7 @@ import (
 // TestFrozenMember: a registration stays in etcd while any one of three members is frozen for longer than a lease. The sidecar has
 // the stream of its lease at one of them, and leaves the member.
 func TestFrozenMember(t *testing.T) {
+	harness.NeedsBinary(t)
 	t.Parallel() // it mostly waits
 	const ttl = 6
 	etcds := harness.StartEtcds(t)
