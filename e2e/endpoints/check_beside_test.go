@@ -137,7 +137,7 @@ services: {db: {discover: static, endpoints: [%q], protocol: link, connect_timeo
 			})
 		}
 	}
-	near.Counts(`remora_errors_total{code="endpoint-down",listener="tcp"}`, 1)
+	near.AwaitMetric(`remora_errors_total{code="endpoint-down",listener="tcp"}`, 1) // more if sessions were tried while no check had passed
 	if _, body := near.Get("/endpoints"); !strings.Contains(body, `"healthy": false`) || !strings.Contains(body, `"healthy": true`) {
 		t.Errorf("endpoints: %s", body)
 	}
