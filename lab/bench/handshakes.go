@@ -206,7 +206,7 @@ type tlsClient struct {
 	config *tls.Config
 }
 
-// clients returns n clients. Those that resume sessions have one.
+// clients returns n clients. Each client that resumes sessions has a session already.
 func (s *Stack) clients(ctx context.Context, kind Handshake, n int) (all []*tlsClient, err error) {
 	for range n {
 		c := &tlsClient{kind: kind, addr: s.Addr}
