@@ -19,9 +19,9 @@ const (
 	maxMessage = 8 << 10
 )
 
-// authorities verify the chains of peers. They are of one state of the files, so a chain that was good stays
-// good until one of its certificates ends. So it is remembered: to verify it takes a seventh of the CPU of a
-// handshake on a link. Any goroutine may call the methods.
+// authorities verify the chains of peers. An authorities value belongs to one state of the files: a good chain stays good
+// until one of its certificates ends, and is remembered. To verify a chain takes a seventh of the CPU of a handshake on
+// a link. Any goroutine may call the methods.
 type authorities struct {
 	roots *x509.CertPool // nil means those of the system, whose judgement is never remembered
 	lists *revocations   // nil means none

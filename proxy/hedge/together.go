@@ -2,8 +2,9 @@ package hedge
 
 import "time"
 
-// Together is when the endpoints of a service were silent together, as SilentTogether says: the latest such time, and a longer
-// one before. No hedge would have helped a request that waited for the end of either. The zero value is no such time.
+// Together keeps two times when the endpoints of a service were silent together, as SilentTogether says: the latest silence and
+// an earlier silence. A short silence soon after a long silence does not replace the long silence. No hedge would have helped a
+// request that waited for the end of a silence. The zero value is no silence.
 type Together struct{ earlier, latest silence }
 
 // silence is a time without responses.
@@ -15,7 +16,7 @@ func (t *Together) Note(from, now time.Duration) {
 		from = max(min(from, last.from), t.earlier.to)
 	} else if last.length() >= t.earlier.length() || from-t.earlier.to > t.earlier.length() {
 		t.earlier = *last
-	} // else requests that waited for the end of the earlier one are still responding
+	} // else responses to requests that waited for the end of the earlier silence still come
 	t.latest = silence{from, now}
 }
 

@@ -43,7 +43,7 @@ func (f *flights) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// exchange has the loop send the flight, and waits for that of the peer.
+// exchange has the loop send our flight, and waits for the peer's flight.
 func (f *flights) exchange() flight {
 	out := f.out
 	f.out = nil
@@ -67,5 +67,5 @@ func (f *flights) Close() error { return nil }
 
 var _ net.Conn = (*flights)(nil)
 
-// deliver passes what the peer has sent to the goroutine, which waits for it. b stays the caller's.
+// deliver gives the peer's input to the goroutine that waits. b stays the caller's.
 func (f *flights) deliver(b []byte, err error) { f.input <- flight{bytes.Clone(b), err} }

@@ -52,7 +52,7 @@ type newcomer struct {
 	awaited bool        // the handshake waits for input
 }
 
-// newcomers are those of a loop.
+// newcomers is the set of a loop's newcomers.
 type newcomers map[*newcomer]struct{}
 
 // end ends them, each of which removes itself.

@@ -9,11 +9,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leaseKeeper keeps a lease alive. Its stream is at one member of etcd. If the member does not respond in time, the keeper renews the
-// lease by further streams, which go to the next members, until one has responded: that stream stays. etcd's own client would wait for
-// the end of the connection to a frozen member, which may come after that of the lease.
+// leaseKeeper keeps a lease alive by a stream to one member of etcd. If the member is silent, the keeper opens further streams. The
+// client's balancer sends each stream to the next member. The first stream that responds stays, and the others end. etcd's own
+// client waits for the end of the connection to a frozen member, and the lease may end before.
 //
-// A stream lasts, since etcd checks the password for each.
+// A stream is kept between renewals, because etcd checks the password for each new stream.
 type leaseKeeper struct {
 	r         *Registry
 	id        clientv3.LeaseID
@@ -77,8 +77,8 @@ func (k *leaseKeeper) run(ctx context.Context) {
 	}
 }
 
-// renew renews the lease, and returns the time that it has now. 0 means that it is gone, or may be, at the time end. every is how long
-// a stream may take before another is tried.
+// renew renews the lease, and returns the lease's time. It returns 0 if the lease is gone, or may be gone at the time end, or
+// ctx has ended. every is how long a stream may take before another stream is tried.
 func (k *leaseKeeper) renew(ctx context.Context, every time.Duration, end time.Time) (ttl time.Duration) {
 	if len(k.streams) > 0 {
 		k.streams[0].ask <- struct{}{}
