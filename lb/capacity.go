@@ -39,7 +39,7 @@ func (c *capacity) observe(l *Load) {
 	}
 }
 
-// costOfQueue returns the additional load of those of load requests plus one that would have to queue.
+// costOfQueue returns the additional load of requests that would have to queue, if there were load requests and one more.
 func (c capacity) costOfQueue(load float64) float64 {
 	if c == 0 {
 		return 0

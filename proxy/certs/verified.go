@@ -116,8 +116,7 @@ func (a *authorities) knows(key verifiedKey, now time.Time) bool {
 	return v != nil && !now.Before(v.begins) && !now.After(v.ends)
 }
 
-// remember remembers a chain that leads to an authority by ways. In the place of one too many, any other one is
-// forgotten.
+// remember keeps a chain that leads to an authority by ways. If there are too many chains, it forgets any other chain.
 func (a *authorities) remember(key verifiedKey, chain []*x509.Certificate, ways [][]*x509.Certificate) {
 	v := &verified{chain: chain, begins: chain[0].NotBefore, ends: chain[0].NotAfter}
 	for _, way := range ways {
