@@ -125,7 +125,7 @@ func (f *floods) add(k flood) *Error {
 	c, work := &f.counts[k], f.useful(k)
 	forgiven := work - c.work
 	// The time of a tenth of the limit's unit, so that short times are not lost.
-	if each := 10 * time.Second / time.Duration(max(f.limits[k], 1)); f.latest-c.at >= each {
+	if each := max(10*time.Second/time.Duration(max(f.limits[k], 1)), 1); f.latest-c.at >= each {
 		units := (f.latest - c.at) / each
 		forgiven += int(min(units, time.Duration(f.limits[k])))
 		c.at += units * each

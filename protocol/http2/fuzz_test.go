@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // of frameFile
 	"encoding/hex"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -234,11 +235,16 @@ func FuzzSession(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{17, 0, 17, 11, 3, 0, 1, 0, 1, 16, 7, 0, 4, 9, 1, 0}, 9))
 	f.Add([]byte("020X00#101")) // a window falls below 0 while its stream has a turn
 	f.Add(bytes.Repeat([]byte{10, 1, 12, 11, 1, 0, 1, 3, 10, 0, 3, 4, 10, 1, 5}, 9))
+	f.Add(bytes.Repeat([]byte{0, 10, 0, 1}, 1000))                     // the client pings
+	f.Add(bytes.Repeat([]byte{17, 0, 17, 11, 0, 0, 0, 9, 0, 0}, 3000)) // requests that the client resets
 	f.Fuzz(func(t *testing.T, script []byte) {
 		s := &session{t: t, script: script}
 		limits := protocol.Limits{Header: 16 << 10, Headers: 100}
-		s.pair = newPair(t, Options{Window: 1 << (10 + s.next()%10), Limits: limits},
-			Options{Window: 1 << (10 + s.next()%10), Limits: limits, Streams: 1 + s.next()%20})
+		// A long script asks for more PING and RST_STREAM than a peer may send. The other floods
+		// keep their bounds: a connection that causes them by itself has a defect.
+		floods := Floods{Pings: math.MaxInt, Resets: math.MaxInt}
+		s.pair = newPair(t, Options{Window: 1 << (10 + s.next()%10), Limits: limits, Floods: floods},
+			Options{Window: 1 << (10 + s.next()%10), Limits: limits, Floods: floods, Streams: 1 + s.next()%20})
 		for len(s.script) > 0 {
 			s.step()
 		}
