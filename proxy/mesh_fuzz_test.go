@@ -31,7 +31,7 @@ func recordAt(m *proxytest.Mesh) *recorderApp {
 		p := &proxytest.Peer{}
 		responded := 0
 		p.Reply = func(heard []byte) (out []byte) {
-			toHead, _ := requestsIn(heard)
+			toHead, _, _ := requestsIn(heard)
 			for _, head := range toHead[responded:] {
 				out = append(out, "HTTP/1.1 200 OK\r\nx-from: app\r\ncontent-length: 2\r\n\r\n"...)
 				if !head {

@@ -19,8 +19,9 @@ import (
 var fuzzLimits = protocol.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
 
 // requestsIn decodes b as a server. toHead has an element for each complete request, and
-// says whether its method is HEAD. more reports whether the connection may stay open.
-func requestsIn(b []byte) (toHead []bool, more bool) {
+// says whether its method is HEAD. rest follows these requests. more reports whether the
+// connection may stay open.
+func requestsIn(b []byte) (toHead []bool, rest []byte, more bool) {
 	for len(b) > 0 {
 		var req protocol.Request
 		var head http1.Head
@@ -28,20 +29,20 @@ func requestsIn(b []byte) (toHead []bool, more bool) {
 		var buf bytebufferpool.ByteBuffer
 		n, err := http1.DecodeRequest(b, &req, &head, &fuzzLimits)
 		if err != nil || head.Connect {
-			return toHead, err == http1.ErrIncomplete
+			return toHead, b, err == http1.ErrIncomplete
 		}
 		body.Reset(&head, &fuzzLimits)
 		used, done, err := body.Decode(b[n:], &buf)
 		if err != nil || !done {
-			return toHead, err == nil
+			return toHead, b, err == nil
 		}
 		toHead = append(toHead, head.HeadMethod)
-		if !head.KeepAlive {
-			return toHead, false
-		}
 		b = b[n+used:]
+		if !head.KeepAlive {
+			return toHead, b, false
+		}
 	}
-	return toHead, true
+	return toHead, b, true
 }
 
 // responsesIn decodes b as the client that sent the requests toHead. It returns the number
@@ -95,7 +96,8 @@ var httpSeeds = func() []string {
 	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	return []string{post, chunked, expect, get, post + chunked + expect + get, get + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + get,
 		"\r", "\x16\xfd\x94\xcb", "\r\n" + get, "\r\n\r\n" + get, strings.Repeat(get, 17), get + "GET / HTTP/1.0\r\n\r\n" + get, post + "\r\n" + get, get + "junk", chunked[:70],
-		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"}
+		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		strings.Repeat("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 17), get + "HEAD / H\rTP/1.1\r\n\r\n"}
 }()
 
 // tlsAlert is the record of the fatal alert handshake_failure (RFC 8446 section 6).
@@ -114,12 +116,13 @@ func FuzzDownstreamHTTP(f *testing.F) {
 		p := &proxytest.Peer{Says: said}
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 		m.W.RunUntil(func() bool { return p.Ended }, 45*time.Second)
-		toHead, more := requestsIn(said)
+		toHead, rest, more := requestsIn(said)
 		heard := p.Heard
 		if len(toHead) == 0 && bytes.Equal(heard, tlsAlert) { // a client that seems to speak TLS
 			heard = nil
 		}
-		n := responsesIn(t, heard, toHead)
+		refusedHead := bytes.HasPrefix(bytes.TrimLeft(rest, "\r\n"), []byte("HEAD "))
+		n := responsesIn(t, heard, append(toHead, refusedHead))
 		if n > len(toHead)+1 || !p.Ended && (n != len(toHead) || !more) {
 			t.Errorf("%d responses to %d requests, closed %v", n, len(toHead), p.Ended)
 		}

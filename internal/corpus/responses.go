@@ -29,7 +29,8 @@ func (c *Case) Answers() (due []Answer) {
 		case p.Verdict == Accepted:
 			due = append(due, Answer{Method: p.Method, Status: 200, Body: Numbered(len(due) + 1)})
 		case p.Verdict == Refused:
-			due = append(due, Answer{Status: p.Status, Code: p.Code})
+			method, _, _ := strings.Cut(string(p.Bytes), " ")
+			due = append(due, Answer{Method: method, Status: p.Status, Code: p.Code})
 		}
 	}
 	return due

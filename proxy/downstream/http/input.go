@@ -246,8 +246,9 @@ func (in *input) onResponded(idle bool) {
 
 // refuse makes f the last response, since the beginning of the next message is unknown.
 func (in *input) refuse(f *fault.Failure) {
-	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.turn), "", in.example(), f)
-	in.turn.add(call{refuse: f, minor: 1, end: thenDrain})
+	e := in.example()
+	shard.LogExample(in.host.Shard, exchange.ClientOf(&in.turn), "", e, f)
+	in.turn.add(call{refuse: f, minor: 1, end: thenDrain, toHead: string(e.Method) == "HEAD"})
 	in.stop()
 }
 

@@ -163,6 +163,42 @@ func TestPipelinedLimit(t *testing.T) {
 	}
 }
 
+// TestRefusedHead checks that the refusal of a HEAD has no body (RFC 9110 section 9.3.2).
+func TestRefusedHead(t *testing.T) {
+	const head = "HEAD / HTTP/1.1\r\nHost: a\r\n"
+	for _, c := range []struct{ name, text, code string }{
+		{"a length and a coding", head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "length-and-coding"},
+		{"malformed field", head + "a b\r\n\r\n", "space-before-colon"},
+		{"bad target", "HEAD /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "bad-target"},
+		{"without Host", "HEAD / HTTP/1.1\r\n\r\n", "missing-host"},
+		{"behind an empty line", "\r\n" + head + "a b\r\n\r\n", "space-before-colon"},
+		{"too many fields", head + strings.Repeat("a: b\r\n", 200) + "\r\n", "too-many-headers"},
+		{"body too large", head + "Content-Length: 999999999999\r\n\r\n", "message-too-large"},
+		{"bad chunk", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad-chunk-size"},
+		{"rest of the head is late", head, "header-timeout"},
+		{"rest of the body is late", head + "Content-Length: 9\r\n\r\nabc", "body-timeout"},
+		{"pipelined", strings.Repeat(head+"\r\n", 17), "too-many-pipelined"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+			m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+			p := &proxytest.Peer{Says: []byte(c.text)}
+			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+			if !m.W.RunUntil(func() bool { return p.Ended }, time.Minute) {
+				t.Fatal("the connection stays open")
+			}
+			refusal := p.Heard[bytes.LastIndex(p.Heard, []byte("HTTP/1.1 ")):]
+			if !bytes.Contains(refusal, []byte(c.code)) {
+				t.Errorf("%q has no code %s", refusal, c.code)
+			}
+			if _, body, _ := bytes.Cut(refusal, []byte("\r\n\r\n")); len(body) > 0 {
+				t.Errorf("the refusal has a body: %q", refusal)
+			}
+			m.Settled()
+		})
+	}
+}
+
 // TestRequestsPerConnection checks limits.requests. The last response says that the connection
 // closes; a request pipelined behind it reaches no application.
 func TestRequestsPerConnection(t *testing.T) {
