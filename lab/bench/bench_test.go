@@ -20,8 +20,8 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// TestMain lets this binary stand in for remora-lab, which the bench starts as replica and as
-// watcher of the processors.
+// TestMain lets this binary stand in for remora-lab, which the bench starts as replica, as
+// watcher of the processors, and as storm of handshakes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || strings.HasPrefix(os.Args[1], "-") {
 		leaktest.Main(m)
@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		err = runReplica(os.Args)
 	case "steal":
 		err = steal.Print(context.Background(), steal.Period, os.Stdin, os.Stdout)
+	case "storm":
+		err = Storm(context.Background(), os.Args[2], os.Args[3], 1000, os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

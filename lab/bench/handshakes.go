@@ -11,12 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/remora-proxy/remora/lab/precise"
 )
 
 // Jobs of the bench of handshakes.
@@ -129,42 +126,15 @@ func dials(d time.Duration) Load {
 	}}
 }
 
-// stormGroup is the key exchange of handshakes beside requests.
-const stormGroup = tls.X25519MLKEM768
-
 const besideRate = 1000
 
-// Names of the loads of requests without handshakes, and beside them.
-func calmName(job Job) string  { return fmt.Sprintf("%s: open loop, %d requests/s", job, besideRate) }
-func stormName(job Job) string { return calmName(job) + ", beside handshakes" }
+// calmName is the name of calm.
+func calmName(job Job) string { return fmt.Sprintf("%s: open loop, %d requests/s", job, besideRate) }
 
 // calm is an open loop over connections that stay open.
 func calm(job Job, d time.Duration) Load {
 	l := Open(besideRate, d)
 	l.Name, l.job = calmName(job), job
-	return l
-}
-
-// stormy is calm beside full handshakes, so many a second.
-func stormy(job Job, rate float64, d time.Duration) Load {
-	l := calm(job, d)
-	l.Name = stormName(job)
-	send := l.send
-	l.send = func(ctx context.Context, s *Stack) (*Result, error) {
-		clients, err := s.clients(ctx, Handshake{job, false, tls.VersionTLS13, stormGroup}, 1)
-		if err != nil {
-			return nil, err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		failed := make(chan int64, 1)
-		go func() { failed <- clients[0].storm(ctx, rate) }()
-		r, err := send(ctx, s)
-		stop()
-		if n := <-failed; err == nil {
-			r.Errors += n
-		}
-		return r, err
-	}
 	return l
 }
 
@@ -209,10 +179,7 @@ type tlsClient struct {
 // clients returns n clients. Each client that resumes sessions has a session already.
 func (s *Stack) clients(ctx context.Context, kind Handshake, n int) (all []*tlsClient, err error) {
 	for range n {
-		c := &tlsClient{kind: kind, addr: s.Addr}
-		if kind.Job == AtLink {
-			c.addr = s.Last
-		}
+		c := &tlsClient{kind: kind, addr: s.called(kind.Job)}
 		if c.config, err = s.clientTLS(); err != nil {
 			return nil, err
 		}
@@ -233,6 +200,14 @@ func (s *Stack) clients(ctx context.Context, kind Handshake, n int) (all []*tlsC
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+// called is the address of the proxy that handshakes of a job call.
+func (s *Stack) called(job Job) string {
+	if job == AtLink {
+		return s.Last
+	}
+	return s.Addr
 }
 
 // clientTLS is the configuration of a client, which shows a certificate if it is asked for one.
@@ -262,25 +237,6 @@ func (c *tlsClient) loop(ctx context.Context, until time.Time) (*hdrhistogram.Hi
 		now = end
 	}
 	return taken, nil
-}
-
-// storm makes so many handshakes a second until ctx ends, whatever becomes of earlier ones. It returns how
-// many failed.
-func (c *tlsClient) storm(ctx context.Context, rate float64) int64 {
-	var all sync.WaitGroup
-	var failed atomic.Int64
-	gap := time.Duration(float64(time.Second) / rate)
-	for due := time.Now(); ctx.Err() == nil; due = due.Add(gap) {
-		precise.SleepUntil(due)
-		all.Go(func() {
-			// ctx ends the storm, not its last handshakes.
-			if err := c.handshake(context.WithoutCancel(ctx)); err != nil {
-				failed.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	return failed.Load()
 }
 
 // handshake makes one handshake, and returns once the server has ended the connection. The server then has
@@ -328,18 +284,4 @@ func (s Samples) handshakeVerdicts() (all []Verdict) {
 		}
 	}
 	return all
-}
-
-// beside limits the P99 of requests beside handshakes, of that without, round by round.
-func (s Samples) beside(row string, job Job) Verdict {
-	v := Verdict{What: "p99 of requests beside handshakes, of that without them: " + row, Limit: 1.2}
-	for _, sample := range s {
-		beside, ok := sample.Figures[P99]
-		if base := s.at(sample.Round, row, calmName(job))[P99]; ok && base > 0 && sample.Row == row && sample.Load == stormName(job) {
-			v.Values = append(v.Values, beside/base)
-		}
-	}
-	v.Measured, v.Rounds = median(v.Values), len(v.Values)
-	v.Restless = s.restless(calmName(job), P99, row) || s.restless(stormName(job), P99, row)
-	return v
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -102,25 +101,6 @@ func TestHandshakesRefused(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-	}
-}
-
-// TestStorm checks that a storm goes on after handshakes that fail, counts them, and ends with its context.
-func TestStorm(t *testing.T) {
-	ln := must.Listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		for range 3 {
-			if nc, err := ln.Accept(); err == nil {
-				nc.Close()
-			}
-		}
-		cancel()
-		ln.Close()
-	}()
-	c := &tlsClient{addr: ln.Addr().String(), config: &tls.Config{ServerName: serverName}}
-	if n := c.storm(ctx, 1000); n < 3 {
-		t.Errorf("%d have failed", n)
 	}
 }
 
