@@ -119,17 +119,22 @@ func (s Samples) workVerdicts() []Verdict {
 		what := fmt.Sprintf("%s, %d loops each", two, more.loops)
 		verdicts = append(verdicts, s.compare(what, loopsRow(more.loops), "remora-2", at64, CPU, more.most))
 	}
-	for _, load := range []string{at1, Open(200, 0).Name, atSlow} {
+	for _, low := range []struct {
+		load string
+		most float64
+	}{{at1, 1.25}, {atSlow, 1.25}, {Open(200, 0).Name, 1.5}} {
 		verdicts = append(verdicts,
-			s.compare(two, "remora-2", "relay-2", load, CPU, 1.25),
-			s.compare(added, "remora-2", "nginx-2", load, AddedP50, 1))
+			s.compare(two, "remora-2", "relay-2", low.load, CPU, low.most),
+			s.compare(added, "remora-2", "nginx-2", low.load, AddedP50, 1))
 	}
 	verdicts = append(verdicts,
 		s.compare(one, "remora-1", "haproxy-1", atNew, CPU, 1),
 		s.compare(two, "remora-2", "haproxy-2", atNew, CPU, 1))
 	for _, size := range bodySizes {
 		for _, load := range []Load{Responses(size, 0), Requests(size, 0)} {
-			verdicts = append(verdicts, s.compare("CPU per GiB of two hops", "remora-2", "haproxy-2", load.Name, PerGiB, 1))
+			for _, peer := range []string{"haproxy-2", "nginx-2"} {
+				verdicts = append(verdicts, s.compare("CPU per GiB of two hops", "remora-2", peer, load.Name, PerGiB, 1))
+			}
 		}
 	}
 	return append(verdicts,

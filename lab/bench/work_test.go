@@ -183,6 +183,9 @@ func TestWorkVerdicts(t *testing.T) {
 		}
 		for _, l := range loads {
 			two, one := map[Job]float64{Busy: 80, Low: 125, Fresh: 100, Bodies: 100}[l.job], map[Job]float64{Busy: 85, Fresh: 100}[l.job]
+			if l.Name == Open(200, 0).Name {
+				two = 150
+			}
 			for _, peer := range []string{"relay-2", "haproxy-1", "haproxy-2", "nginx-2"} {
 				add(peer, l.Name, Figures{CPU: 100, PerGiB: 100, AddedP50: 100})
 			}
@@ -193,7 +196,7 @@ func TestWorkVerdicts(t *testing.T) {
 		add("remora-2-4loops", at64, Figures{CPU: 96 * over * over})
 		add("remora-1", AtRest, Figures{Connection: over, RestCPU: 0.3 * over, StartTime: 50 * over})
 		verdicts := s.workVerdicts()
-		if len(verdicts) != 24 {
+		if len(verdicts) != 32 {
 			t.Errorf("%d promises", len(verdicts))
 		}
 		for _, v := range verdicts {
@@ -205,7 +208,7 @@ func TestWorkVerdicts(t *testing.T) {
 	}
 	judge(1)
 	judge(1.01)
-	if len(limits) != 24 {
+	if len(limits) != 32 {
 		t.Errorf("promises of the same name: %v", limits)
 	}
 }
