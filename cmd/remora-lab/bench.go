@@ -74,7 +74,7 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	c.restFlags(cmd)
 	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
 		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), handshakesCommand(), grpcCommand(),
+	cmd.AddCommand(workCommand(), tailCommand(), matrixCommand(), frontierCommand(), dubboCommand(), httpsCommand(), handshakesCommand(), grpcCommand(), messagesCommand(),
 		meshCommand(), scaleCommand(), memoryCommand())
 	return cmd
 }
@@ -145,6 +145,16 @@ h2load. The exit status is 1 if a request through a sidecar failed.`)
 	f := cmd.Flags()
 	f.Float64Var(&c.seconds, "seconds", 5, "length of each load, in whole seconds")
 	f.IntSliceVar(&c.streams, "streams", []int{64, 512}, "calls in flight of the closed loops, eight over each connection")
+	return cmd
+}
+
+func messagesCommand() *cobra.Command {
+	c := comparison{all: bench.MessageRows(), Options: bench.Options{Kind: bench.Long, Watch: true}}
+	cmd := c.command("messages", "Measure what long gRPC messages cost beside other proxies",
+		`Measure what gRPC messages of 64 KiB to 4 MiB cost, as requests and as responses: straight to a server,
+and through one and two of nginx, HAProxy, Envoy and Remora, with HTTP/2 on each way but the link
+between two sidecars. It needs h2load. The exit status is 1 if a request through a sidecar failed.`)
+	cmd.Flags().Float64Var(&c.seconds, "seconds", 3, "length of each load, in whole seconds")
 	return cmd
 }
 
@@ -337,6 +347,9 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 		if err := c.addWork(length); err != nil {
 			return err
 		}
+	}
+	if c.Kind == bench.Long {
+		c.Loads = bench.Messages(length)
 	}
 	if c.Kind == bench.TLS {
 		c.Loads = bench.HandshakeLoads(c.clients, c.storm, length)

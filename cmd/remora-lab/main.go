@@ -30,6 +30,6 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), storeCommand(), callersCommand(),
-		consumerCommand(), togetherCommand(), loadCommand(), historyCommand(), stealCommand(), benchCommand(), stormCommand(), plotsCommand(), certsCommand())
+		consumerCommand(), togetherCommand(), loadCommand(), historyCommand(), stealCommand(), benchCommand(), stormCommand(), streamsCommand(), plotsCommand(), certsCommand())
 	return root
 }

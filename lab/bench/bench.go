@@ -36,6 +36,7 @@ const (
 	Dubbo Kind = "dubbo" // of DubboRows
 	HTTPS Kind = "https" // of HTTPSRows
 	GRPC  Kind = "grpc"  // of GRPCRows
+	Long  Kind = "long"  // gRPC messages, of MessageRows
 	Work  Kind = "work"  // of WorkRows
 	TLS   Kind = "tls"   // handshakes, of HandshakeRows
 	Mesh  Kind = "mesh"  // of MeshRows
@@ -157,7 +158,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" && !slices.Contains([]Kind{Tail, RealMatrix, Frontiers, GRPC}, o.Kind) {
+	if o.Tools[Wrk] == "" && !slices.Contains([]Kind{Tail, RealMatrix, Frontiers, GRPC, Long}, o.Kind) {
 		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows

@@ -49,35 +49,55 @@ const streamsPerConnection = 8
 // Streams is a loop of so many streams, each of which is followed by the next as soon as it has its response.
 func Streams(n int, d time.Duration) Load {
 	name := fmt.Sprintf("closed loop, %d streams over %d connections", n, n/streamsPerConnection)
-	return Load{Name: name, period: closedPeriod, send: func(ctx context.Context, s *Stack) (*Result, error) {
-		return runH2load(ctx, s, n/streamsPerConnection, d)
-	}}
+	return Load{Name: name, period: closedPeriod, send: unaryCalls(n / streamsPerConnection).run(d)}
 }
 
-const grpcRequest, grpcResponse, grpcPrefix = 300, 200, 5
+// grpcCalls are the calls of a closed loop. Each has one message each way.
+type grpcCalls struct {
+	request, response    int // bytes of the messages
+	connections, streams int // the streams are those of each connection
+}
 
-// runH2load makes a load with h2load, which costs the machine less than one in Go.
-func runH2load(ctx context.Context, s *Stack, connections int, d time.Duration) (*Result, error) {
+const grpcPrefix = 5 // bytes before a message
+
+func unaryCalls(connections int) grpcCalls {
+	return grpcCalls{request: 300, response: 200, connections: connections, streams: streamsPerConnection}
+}
+
+// run makes the calls for d with h2load, which costs the machine less than a load in Go.
+func (c grpcCalls) run(d time.Duration) func(context.Context, *Stack) (*Result, error) {
+	return func(ctx context.Context, s *Stack) (*Result, error) { return c.h2load(ctx, s, d) }
+}
+
+func (c grpcCalls) h2load(ctx context.Context, s *Stack, d time.Duration) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
 	defer cancel()
 	body, log := filepath.Join(s.dir, "request"), filepath.Join(s.dir, "calls")
-	message := binary.BigEndian.AppendUint32([]byte{0}, grpcRequest)
-	message = append(message, strings.Repeat("7", grpcRequest)...)
+	message := binary.BigEndian.AppendUint32([]byte{0}, uint32(c.request))
+	message = append(message, strings.Repeat("7", c.request)...)
 	if err := os.WriteFile(body, message, 0o600); err != nil {
 		return nil, err
 	}
 	defer os.Remove(log) // h2load appends to it
-	out, err := child.Output(ctx, s.Tools[H2load], "-t1", "-c"+strconv.Itoa(connections),
-		"-m"+strconv.Itoa(streamsPerConnection), "-D"+strconv.FormatFloat(math.Ceil(d.Seconds()), 'f', 0, 64), "-d", body, "--log-file="+log,
-		"-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "grpc-timeout: 60S", "-H", "user-agent: grpc-bench", s.URL)
+	out, err := child.Output(ctx, s.Tools[H2load], "-t1", "-c"+strconv.Itoa(c.connections),
+		"-m"+strconv.Itoa(c.streams), "-D"+strconv.FormatFloat(math.Ceil(d.Seconds()), 'f', 0, 64), "-d", body, "--log-file="+log,
+		"-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "grpc-timeout: 60S", "-H", "user-agent: grpc-bench",
+		c.url(s))
 	if err != nil {
 		return nil, err
 	}
-	r, err := parseH2load(out)
+	r, err := parseH2load(out, c.response)
 	if err == nil {
 		r.Figures, err = latencyOfLog(log)
 	}
 	return r, err
+}
+
+func (c grpcCalls) url(s *Stack) string {
+	if s.row.replicas.streams {
+		return fmt.Sprintf("%s/bytes?size=%d", strings.TrimSuffix(s.URL, computePath), c.response)
+	}
+	return s.URL
 }
 
 var h2loadResult = regexp.MustCompile(`(?s)finished in ([\d.]+)(m?s), .*requests: .* (\d+) done, .*status codes: (\d+) 2xx.*\((\d+)\) data`)
@@ -93,9 +113,9 @@ func (s Samples) grpcVerdicts(load string) (all []Verdict) {
 	return all
 }
 
-// parseH2load reads the counts that h2load prints. A gRPC error is a response without a message:
+// parseH2load reads the counts that h2load prints. A gRPC error is a response without a message, here of so many bytes:
 // it is known by the bytes.
-func parseH2load(out []byte) (*Result, error) {
+func parseH2load(out []byte, message int) (*Result, error) {
 	m := h2loadResult.FindSubmatch(out)
 	if m == nil {
 		return nil, fmt.Errorf("h2load printed no result: %s", brief(string(out)))
@@ -109,7 +129,7 @@ func parseH2load(out []byte) (*Result, error) {
 		seconds /= 1e3
 	}
 	done := int64(number(3))
-	good := min(done, int64(number(4)), int64(number(5))/(grpcPrefix+grpcResponse))
+	good := min(done, int64(number(4)), int64(number(5))/int64(grpcPrefix+message))
 	return &Result{Requests: done, Errors: done - good, Seconds: seconds}, nil
 }
 

@@ -22,15 +22,15 @@ traffic: 119.50KB (12530) total, 1.29KB (1354) headers (space savings 94.74%), 2
 `
 
 func TestParseH2load(t *testing.T) {
-	r, err := parseH2load([]byte(h2loadOutput))
+	r, err := parseH2load([]byte(h2loadOutput), 200)
 	if want := (Result{Requests: 12, Errors: 1, Seconds: 3}); err != nil || !reflect.DeepEqual(*r, want) { // 11 messages came
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = parseH2load([]byte(strings.NewReplacer("12 2xx", "9 2xx", "3.00s", "500.00ms").Replace(h2loadOutput)))
+	r, err = parseH2load([]byte(strings.NewReplacer("12 2xx", "9 2xx", "3.00s", "500.00ms").Replace(h2loadOutput)), 200)
 	if want := (Result{Requests: 12, Errors: 3, Seconds: .5}); err != nil || !reflect.DeepEqual(*r, want) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := parseH2load([]byte("unable to connect")); err == nil {
+	if _, err := parseH2load([]byte("unable to connect"), 200); err == nil {
 		t.Error("no result was accepted")
 	}
 }

@@ -213,6 +213,8 @@ func (r *Report) verdicts() (all []Verdict) {
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.grpcVerdicts(load)...)
 		}
+	case Long:
+		all = r.Samples.messageVerdicts()
 	case Tail:
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.tailVerdicts(load)...)

@@ -27,11 +27,12 @@ type Row struct {
 // replicas are what serves the requests of a row. The zero value is one replica that
 // responds at once. With more, each proxy of the chain but the first exists once per replica.
 type replicas struct {
-	count int      // 0 means 1
-	unix  bool     // they listen on Unix sockets
-	args  []string // of remora-lab replica, after --mode fast
-	alike bool     // they have one seed
-	first []string // more args of the first
+	count   int      // 0 means 1
+	unix    bool     // they listen on Unix sockets
+	streams bool     // they are remora-lab streams, and have no args
+	args    []string // of remora-lab replica, after --mode fast
+	alike   bool     // they have one seed
+	first   []string // more args of the first
 }
 
 // arguments are those of replica i. seed is that of the row.

@@ -127,7 +127,7 @@ func (s *Stack) try(ctx context.Context) (err error) {
 	var r *Result
 	switch {
 	case s.row.grpc:
-		r, err = runH2load(ctx, s, 1, time.Second)
+		r, err = unaryCalls(1).h2load(ctx, s, time.Second)
 	case s.row.script != "":
 		r, err = calls{}.wrk(ctx, s, 1, time.Second)
 	case s.row.scheme() == "https://":
@@ -145,6 +145,9 @@ func (s *Stack) try(ctx context.Context) (err error) {
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	name := fmt.Sprintf("replica-%d", i+1)
 	args := append([]string{"replica", "--mode", "fast", "--name", name, "--listen", addr}, s.row.replicas.arguments(i, s.seed)...)
+	if s.row.replicas.streams {
+		args = []string{"streams", "--listen", addr}
+	}
 	program, args := s.Tools.pin(s.cores.replica, s.Tools[Lab], args)
 	threads := fmt.Sprintf("GOMAXPROCS=%d", max(2, s.row.cores))
 	return s.procs.StartServer(ctx, child.Listens(addr), []string{threads}, name, program, args...)
