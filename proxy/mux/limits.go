@@ -11,4 +11,8 @@ const (
 	MaxOutbound = 256 << 10
 
 	BatchSize = 64 << 10 // bytes that are put together for one write
+
+	// StreamWindow is the receive window of a stream of HTTP/2, in bytes. It bounds what one round trip carries, and what the
+	// pipe of a stream holds.
+	StreamWindow = 256 << 10
 )

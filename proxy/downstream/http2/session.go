@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/identity"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux"
 )
 
 // session is a downstream connection of HTTP/2: it hands the events of the connection to its parts, which use no field of
@@ -70,7 +71,7 @@ func (a *acceptor) configure() {
 	c, lim := &a.host.Config.Limits.HTTP2, *a.host.MessageLimits
 	a.config = a.host.Config
 	a.options = &http2.Options{
-		Buffers: &a.host.Buffers, Limits: lim, Streams: c.Streams,
+		Buffers: &a.host.Buffers, Limits: lim, Streams: c.Streams, Window: mux.StreamWindow,
 		Floods: http2.Floods{
 			Resets: c.Resets, Provoked: c.Provoked, Continuations: c.Continuations, Pings: c.Pings,
 			Settings: c.Settings, EmptyData: c.EmptyData, Others: c.Others,

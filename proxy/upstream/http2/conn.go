@@ -10,10 +10,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// window is the receive window of a stream: it bounds what a stream's pipe holds, and what one
-// round trip carries.
-const window = 256 << 10
-
 // conn is a connection to an endpoint: it lives from the dial to the close, and writes what the codec has to send. Each
 // request on it is a call.
 type conn struct {
@@ -54,7 +50,7 @@ var (
 
 func newConn(p *pool) *conn {
 	c := &conn{pool: p, shard: p.shard}
-	c.options = http2.Options{Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: window}
+	c.options = http2.Options{Buffers: &p.shard.Buffers, Limits: *p.shard.MessageLimits, Window: mux.StreamWindow}
 	c.h2.InitClient(&c.options, events{c})
 	c.handshake.init(c)
 	c.outbound.Init(c.shard)
