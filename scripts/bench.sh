@@ -4,7 +4,7 @@
 #
 #   scripts/bench.sh [KIND] [--rounds N] [--rows ROW,ROW] [--json FILE] ...   (see --help)
 #
-#   KIND   work, mesh, scale, https, handshakes or grpc
+#   KIND   work, mesh, scale, https, handshakes, grpc or messages
 #
 #   BENCH_DIR   the newest HAProxy and nginx (scripts/peers.sh) and Envoy (venv/bin/envoy), if they are there
 #               (default ~/.cache/remora-bench)
