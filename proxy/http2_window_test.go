@@ -1,4 +1,4 @@
-package http2_test
+package proxy_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestStreamWindow checks that a client may send mux.StreamWindow on each stream in one round trip.
+// TestStreamWindow checks that a client of HTTP/2 may send mux.StreamWindow on each stream in one round trip.
 func TestStreamWindow(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
 	p := &proxytest.Peer{Says: []byte(http2.Preface)}
