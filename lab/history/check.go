@@ -143,7 +143,7 @@ func (c *checker) content(v *View, s *service) {
 	}
 	for _, address := range v.Endpoints {
 		if !sure[address] && !possible[address] {
-			has = append(has, address)
+			has = append(has, fmt.Sprintf("%s (%s)", address, s.around(address, v.Revision)))
 		}
 	}
 	rule, subject := "content", fmt.Sprint(v.Sidecar, v.Service, v.Revision)

@@ -2,7 +2,9 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -172,6 +174,34 @@ func (s *service) endpointsAt(revision int64) (sure, possible map[string]bool) {
 		}
 	}
 	return sure, possible
+}
+
+// around says how the keys of an address changed last up to a revision, and next.
+func (s *service) around(address string, revision int64) string {
+	var all []string
+	for _, k := range s.keys {
+		if !slices.ContainsFunc(k.changes, func(c keyChange) bool { return c.address == address }) {
+			continue
+		}
+		next := slices.IndexFunc(k.changes, func(c keyChange) bool { return c.revision > revision })
+		if next < 0 {
+			next = len(k.changes)
+		}
+		for _, c := range k.changes[max(next-1, 0):min(next+1, len(k.changes))] {
+			what := "put"
+			if c.address == "" {
+				what = "gone"
+			}
+			all = append(all, fmt.Sprintf("%s at revision %d", what, c.revision))
+			if c.since < c.revision-1 {
+				all[len(all)-1] += fmt.Sprintf(" or after %d", c.since)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "never registered"
+	}
+	return strings.Join(all, ", ")
 }
 
 // knows reports whether the record has all changes up to a revision.
