@@ -150,8 +150,12 @@ func TestOldRemoval(t *testing.T) {
 	}
 	puts := make(chan string, 2+rounds)
 	e := startScripted(t, func(_ int, s watchStream) error {
+		var watched int64 // the watch of the key that is removed
 		for number := range int64(2) {
 			key, err := s.asked()
+			if key == "removed/n@10.0.0.1:80" {
+				watched = number
+			}
 			if err == nil {
 				err = s.confirm(number)
 			}
@@ -165,7 +169,7 @@ func TestOldRemoval(t *testing.T) {
 		for <-puts != "removed/n@10.0.0.1:80" {
 		}
 		for i := range int64(rounds) {
-			if err := remove(s, 1, "removed/n@10.0.0.1:80", putRevision+1+i); err != nil {
+			if err := remove(s, watched, "removed/n@10.0.0.1:80", putRevision+1+i); err != nil {
 				return err
 			}
 			<-puts
