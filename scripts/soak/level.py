@@ -4,8 +4,8 @@ from harness.process import Timeout, wait_for
 from harness.suite import change
 
 # Seconds after which nothing is left of ended traffic on a busy machine: timers have
-# expired, and their waiters have gone.
-REST = 60
+# expired, and their waiters have gone. A link closes when it has carried nothing for 60 s.
+REST = 90
 
 
 class Level:

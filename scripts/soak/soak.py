@@ -3,9 +3,10 @@
 Eight kinds of traffic go through one consumer's sidecar and seven providers', all over
 links with mutual TLS. Meanwhile replicas, providers' sidecars and etcd are killed, and
 the consumer's configuration changes. The first minute is not judged. After it, three
-times on the way and at the end, the traffic pauses, and the use of each sidecar is
-measured. The use at the end (live heap, descriptors, goroutines, pending, buffered
-bytes) is compared with the first time, and no objects may have become more each time.
+times on the way and at the end, the traffic pauses, and the live heap of each sidecar is
+measured: no objects may have become more each time. The use at the end (live heap,
+descriptors, goroutines, pending, buffered bytes) is compared with that after the first
+minute.
 In between resident memory, descriptors and goroutines are sampled every two seconds,
 and may not grow in a long run. Latency is shown only: it depends on the machine.
 
@@ -157,7 +158,7 @@ class Soak:
     def __init__(self, suite, mesh, seconds):
         self.suite, self.mesh, self.seconds = suite, mesh, seconds
         self.began, self.rested = time.monotonic(), 0.0  # clock leaves the pauses out
-        self.rests = []
+        self.levels, self.heaps = [], []  # at rest, each by the sidecar's name: the levels of the first time and of the end
         self.samples, self.faults = Samples(mesh, self.clock), Faults(mesh, pause=5)
         self.traffic = Traffic(mesh, self.clock)
 
@@ -175,8 +176,9 @@ class Soak:
         self.faults.running.clear()
         self.samples.running.clear()
 
-    def rest(self):
-        """Adds to rests what each sidecar uses without traffic: (level, live heap) by name."""
+    def rest(self, last):
+        """Measures what each sidecar uses without traffic. Nothing but the end is compared with the first time, so
+        only the last rest waits until the levels are back at those."""
         since = time.monotonic()
         self.faults.idle.wait()
         self.mesh.wait_whole()
@@ -184,23 +186,24 @@ class Soak:
         for p in self.mesh.watched[1:]:
             if p.pools:
                 wait_unpooled(p)
-        levels, end = {}, time.monotonic() + REST  # for all together: each may leak
+        end = time.monotonic() + REST  # for all together: each may leak
+        if not self.levels:
+            self.levels.append({p.name: Level(p) for p in self.mesh.watched})
+        elif last:
+            self.levels.append({p.name: level_at_rest(p, self.levels[0][p.name], end - time.monotonic()) for p in self.mesh.watched})
+        heaps = {}
         for p in self.mesh.watched:
-            file = self.suite.path(f"{p.name}-{len(self.rests)}.heap")
-            if not self.rests:
-                levels[p.name] = Level(p), live_heap(p, file)
-                continue
-            level, heap = self.rests[0][p.name]
-            levels[p.name] = level_at_rest(p, level, end - time.monotonic()), heap_at_rest(p, heap, file, end)
-        self.rests.append(levels)
+            file = self.suite.path(f"{p.name}-{len(self.heaps)}.heap")
+            heaps[p.name] = heap_at_rest(p, self.heaps[0][p.name], file, end) if self.heaps else live_heap(p, file)
+        self.heaps.append(heaps)
         self.rested += time.monotonic() - since
 
     def run(self):
-        print(f"{self.seconds} s of traffic; levels after {WARMUP} s and {PARTS} times until the end", flush=True)
+        print(f"{self.seconds} s of traffic; a rest after {WARMUP} s, and {PARTS} until the end", flush=True)
         for part in range(PARTS + 1):
             self.run_until(WARMUP + (self.seconds - WARMUP) * part / PARTS)
-            self.rest()
-            print(f"levels taken, after {self.rested:.0f} s of rest", flush=True)
+            self.rest(last=part == PARTS)
+            print(f"{self.rested:.0f} s of rest", flush=True)
         self.judge_traffic()
         self.judge_levels()
         self.judge_series()
@@ -216,8 +219,8 @@ class Soak:
 
     def judge_levels(self):
         rows, found = [("at rest", "heap MiB", "objects", "steadily", *Level.COLUMNS)], {}
-        for name, (b, _) in self.rests[0].items():
-            a, heaps = self.rests[-1][name][0], [rest[name][1] for rest in self.rests]
+        for name, b in self.levels[0].items():
+            a, heaps = self.levels[-1][name], [heap[name] for heap in self.heaps]
             found[name] = a.above(b) + more(heaps[0], heaps[-1])
             if (grown := steady(heaps)).total() > STEADY:
                 found[name].append(f"live objects (each time at least {grown.total()} more: {most(grown)})")
