@@ -4,7 +4,8 @@
 # Python 3. Everything listens on free ports of 127.0.0.1 and is gone at the end.
 # The last line is the count of checks.
 #
-#   IDLE=60      seconds of silence in which heartbeats keep connections up
+#   IDLE=60      seconds of silence, beside the other cases, in which heartbeats keep
+#                connections up
 #   KEEP=DIR     keep configuration files and logs in DIR
 #   CASES=NAMES  run these alone: patterns with commas between them, such as
 #                'http/*-2.7,pool'; one that matches nothing lists the cases

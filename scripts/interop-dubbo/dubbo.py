@@ -7,6 +7,8 @@ threads is not overrun, and a provider is restarted under load.
     dubbo.py IDLE CASES     IDLE is in seconds, CASES are patterns with commas between
 """
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -62,14 +64,24 @@ def consumer(suite, mesh, line, way, *properties):
     suite.attempt(f"{name}: no sidecar has unfinished work", mesh.settle)
 
 
-def connections(port):
-    """The local ports of connections to a port of 127.0.0.1."""
-    found = set()
+def connections(port, process=None):
+    """The local ports of connections to a port of 127.0.0.1: of all, or of a process alone."""
+    found, own = set(), process and sockets(process)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table, encoding="ascii") as f:
-            rows = [line.split()[1:4] for line in f.readlines()[1:]]
-        found |= {int(local.split(":")[1], 16) for local, remote, state in rows
-                  if state == "01" and int(remote.split(":")[1], 16) == port}
+            rows = [line.split() for line in f.readlines()[1:]]
+        found |= {int(local.split(":")[1], 16) for _, local, remote, state, *_, inode in (row[:10] for row in rows)
+                  if state == "01" and int(remote.split(":")[1], 16) == port and (own is None or inode in own)}
+    return found
+
+
+def sockets(process):
+    """The inodes of a process's sockets."""
+    folder, found = f"/proc/{process.child.pid}/fd", set()
+    for fd in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if m := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, fd))):
+                found.add(m.group(1))
     return found
 
 
@@ -79,23 +91,33 @@ def start_consumer(line, port, *args):
                             stderr=subprocess.DEVNULL, text=True, preexec_fn=die_with_parent)
 
 
+@contextlib.contextmanager
 def idle(suite, mesh, seconds):
-    """Only heartbeats for a while. The connections are the same afterwards."""
-    ways = {"2.7": "direct-2.7", "3.3": "direct-3.3"}
-    children = {line: start_consumer(line, mesh.dubbo[way], "idle") for line, way in ways.items()}
+    """Only heartbeats on the connections of a sidecar of its own, for so many seconds and as long as the body runs. They are the
+    same afterwards."""
+    p, listeners, children = sidecar(suite, "sidecar-idle"), {}, {}
+    for line, one in mesh.providers.items():
+        add_service(p, line, [one.port], "dubbo")
+        listeners[line] = p.listener("dubbo", line)
+    p.start()
+    for line, listener in listeners.items():
+        children[line] = start_consumer(line, listener, "idle")
     for line, child in children.items():
         first = next((text for text in child.stdout if text.endswith(" before\n")), "nothing")
         suite.check(f"consumer {line}: a call before the silence", first == "right before\n", first)
 
     def ports():
-        return {what: connections(port) for line, way in ways.items() for what, port in
-                ((f"consumer {line}", mesh.dubbo[way]), (f"provider {line}", mesh.providers[line].port))}
+        return {f"consumer {line}": connections(listener) for line, listener in listeners.items()} | {
+            f"provider {line}": connections(one.port, p) for line, one in mesh.providers.items()}
 
-    before = ports()
-    time.sleep(seconds)
+    before, began = ports(), time.monotonic()
+    yield
+    print("\n== idle", flush=True)
+    time.sleep(max(0, began + seconds - time.monotonic()))
+    silence = time.monotonic() - began
     after = ports()
     for what, found in before.items():
-        suite.check(f"{what}: connections outlived {seconds} s", found and found <= after[what], f"{found}, then {after[what]}")
+        suite.check(f"{what}: connections outlived {silence:.0f} s", found and found <= after[what], f"{found}, then {after[what]}")
     for line, child in children.items():
         rest = child.communicate("\n", timeout=PATIENCE)[0]
         suite.check(f"consumer {line}: a call after the silence", "right after\n" in rest, rest[-300:])
@@ -151,14 +173,18 @@ def restart(suite, mesh):
                     and counts["wrong"] == "0" and int(counts["right"]) > 100, str(counts))
 
 
+# The case that waits, beside all others.
+IDLE = "idle"
+
+
 def all_cases(suite, silence):
-    """The cases by name. The first one that needs the mesh starts it."""
+    """The cases by name. The first one that needs the mesh starts it. That of IDLE is a context."""
     mesh = cache(lambda: Mesh(suite))
     return {
         **{f"http/{way}": lambda way=way: http(suite, mesh(), way) for way in ANSWERED},
         "http/unanswered": lambda: unanswered(suite, mesh()),
         **{"dubbo/" + "/".join(c): lambda c=c: consumer(suite, mesh(), *c) for c in CONSUMERS},
-        "idle": lambda: idle(suite, mesh(), silence),
+        IDLE: lambda: idle(suite, mesh(), silence),
         "pool": partial(pool, suite),
         "restart": lambda: restart(suite, mesh()),
     }
@@ -172,9 +198,11 @@ def main():
     if not chosen:
         sys.exit(f"no case is called {patterns}; there are {', '.join(cases)}")
     began = time.monotonic()
-    for name in chosen:
-        print(f"\n== {name}", flush=True)
-        cases[name]()
+    with cases[IDLE]() if IDLE in chosen else contextlib.nullcontext():
+        for name in chosen:
+            if name != IDLE:
+                print(f"\n== {name}", flush=True)
+                cases[name]()
     print(f"\n{time.monotonic() - began:.0f} s")
     return suite.finish()
 
