@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sidecars, and providers and consumers of real Apache Dubbo 3, around a real ZooKeeper, which is killed, paused and loses its
-# data under load; and sidecars with an ensemble of three servers, and with TLS. First the tests of registry/zookeeper, against the
-# same ZooKeeper. Needs root, as the providers have addresses of a network namespace.
+# data under load; and sidecars with an ensemble of three servers, and with TLS. First the tests of registry/zookeeper that need no
+# stand-in, against the same ZooKeeper. Needs root, as the providers have addresses of a network namespace.
 #
 #   scripts/zookeeper-source.sh [--short]
 #

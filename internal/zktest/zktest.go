@@ -1,6 +1,6 @@
 // Package zktest is a stand-in for a ZooKeeper server, for tests that need nothing but Go, and that make a server do what a
-// real one does seldom. scripts/zookeeper-source.sh runs the same tests against a real one. It is test support; no command may
-// import it.
+// real one does seldom. scripts/zookeeper-source.sh runs tests that need nothing but the protocol against a real one. It is test
+// support; no command may import it.
 //
 //	zktest.go  Server and its faults
 //	tree.go    nodes, watches and sessions
@@ -9,6 +9,7 @@ package zktest
 
 import (
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -32,9 +33,25 @@ type Server struct {
 	refusal  int32 // the code of all responses; 0 means none
 }
 
-// Start starts a server that the end of the test stops.
+// Real is the variable of the environment with the address of a real ZooKeeper.
+const Real = "ZOOKEEPER"
+
+// Addr returns the address of a server for a test that needs nothing of it but its protocol: of a real one if the environment
+// names it, else of a stand-in.
+func Addr(t testing.TB) string {
+	t.Helper()
+	if real := os.Getenv(Real); real != "" {
+		return real
+	}
+	return Start(t).Addr()
+}
+
+// Start starts a server that the end of the test stops. A run with a real ZooKeeper skips the test: it is the same without.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	if os.Getenv(Real) != "" {
+		t.Skip("the test has a stand-in for ZooKeeper")
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -310,6 +310,7 @@ func TestMalformedOverride(t *testing.T) {
 
 // TestLargeRecords: what a service mirrors is bounded. Records beyond the bounds are left out, and told.
 func TestLargeRecords(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const app = "/services/app"
 	large := strings.Replace(instanceData("10.0.0.2", "", 2), "{", `{"x":"`+strings.Repeat("x", maxData)+`",`, 1)
 	for name, c := range map[string]struct {
@@ -446,6 +447,7 @@ func TestManyInstances(t *testing.T) {
 
 // TestLostSession: after a lost session, endpoints stay until those that live have come back.
 func TestLostSession(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := zktest.Start(t)
 	s := storeAt(t, srv.Addr())
 	path := func(i int) string { return s.chroot + providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
@@ -473,6 +475,7 @@ func TestLostSession(t *testing.T) {
 
 // TestDisabledAfterLostSession: what an operator has switched off is not held.
 func TestDisabledAfterLostSession(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := zktest.Start(t)
 	s := storeAt(t, srv.Addr())
 	create := func(u string) { srv.Create(s.chroot+providerPath(hello, u), "") }
@@ -578,6 +581,7 @@ func TestUnreadableKey(t *testing.T) {
 // TestPartialStart: a start that uses what can be read follows changes. Endpoints of a node that can't be read any more are
 // held for a while.
 func TestPartialStart(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := zktest.Start(t)
 	s := storeAt(t, srv.Addr())
 	instance, providers := s.chroot+"/services/app/one", s.chroot+"/dubbo/"+hello+"/providers"
@@ -605,6 +609,7 @@ func TestPartialStart(t *testing.T) {
 
 // TestUnreadableAfterLostSession: a lost session counts although the records can't be read at first.
 func TestUnreadableAfterLostSession(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := zktest.Start(t)
 	s := storeAt(t, srv.Addr())
 	path := func(i int) string { return s.chroot + providerPath(hello, fmt.Sprintf("dubbo://10.0.0.%d:1/a", i)) }
@@ -651,6 +656,7 @@ func TestCondition(t *testing.T) {
 // TestOutages: an outage is logged once for each code, and lasts until a server answers requests: to accept connections is not
 // enough.
 func TestOutages(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := zktest.Start(t)
 	var log said
 	r := storeAt(t, srv.Addr()).openAt(srv.Addr(), grace, logTo(&log))

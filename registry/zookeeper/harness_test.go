@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -33,11 +32,7 @@ type store struct {
 // newStore returns a store for a test that needs nothing of the server but its protocol.
 func newStore(t *testing.T) *store {
 	t.Helper()
-	addr := os.Getenv("ZOOKEEPER")
-	if addr == "" {
-		addr = zktest.Start(t).Addr()
-	}
-	return storeAt(t, addr)
+	return storeAt(t, zktest.Addr(t))
 }
 
 func storeAt(t *testing.T, addr string) *store {

@@ -19,6 +19,7 @@ func at(addr string, weight int) registry.Registration {
 
 // TestRegister: what a registration writes, and that it can be withdrawn, restored, changed and closed.
 func TestRegister(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStore(t)
 	consumer, p1, p2 := s.open(nil), s.open(nil), s.open(nil)
 	got := registrytest.Watch(t, consumer, hello)
@@ -117,6 +118,7 @@ func TestRegisterInvalid(t *testing.T) {
 
 // TestRecordComesBack: a record that is lost, however, is written again.
 func TestRecordComesBack(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, lose := range map[string]func(*zktest.Server, string){
 		"deleted by hand":  func(s *zktest.Server, path string) { s.Delete(path) },
 		"session ended":    func(s *zktest.Server, _ string) { s.Expire() },

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -72,10 +71,7 @@ func brief(o *Options) { o.Timeout = time.Second }
 
 // server returns the address of a server, and a path of it that the test has for itself.
 func server(t *testing.T) (addr, root string) {
-	if real := os.Getenv("ZOOKEEPER"); real != "" {
-		return real, "/" + strings.ReplaceAll(t.Name(), "/", "_") + time.Now().Format("150405.000000")
-	}
-	return zktest.Start(t).Addr(), "/root"
+	return zktest.Addr(t), "/" + strings.ReplaceAll(t.Name(), "/", "_") + time.Now().Format("150405.000000")
 }
 
 func ctx(t *testing.T) context.Context {
