@@ -15,11 +15,8 @@ import (
 	"github.com/remora-proxy/remora/internal/must"
 )
 
-// Services of TestManyServices, and the endpoints of each.
-const (
-	manyServices  = 1000
-	endpointsEach = 10
-)
+// endpointsEach is how many endpoints each service of TestManyServices has.
+const endpointsEach = 10
 
 // manyName returns the name of a service.
 func manyName(i int) string { return fmt.Sprintf("s%04d", i) }
@@ -34,16 +31,20 @@ func manyAddrs(service int) (all []string) {
 }
 
 // TestManyServices: a sidecar with a thousand services, of ten endpoints each, has one watch on the source, and no goroutine
-// for each service. What it costs is only logged; scripts/sizing.sh prints it.
+// for each service. What it costs is only logged; scripts/sizing.sh prints it. The short form has 200 services.
 func TestManyServices(t *testing.T) {
+	count := 1000
+	if testing.Short() {
+		count = 200
+	}
 	for _, s := range sources {
 		t.Run(s.name, func(t *testing.T) {
 			src := s.make(t)
-			if err := src.many(manyServices); err != nil {
+			if err := src.many(count); err != nil {
 				t.Fatal(err)
 			}
 			var routes, services strings.Builder
-			for i := range manyServices {
+			for i := range count {
 				fmt.Fprintf(&routes, "  - {match: {path: /%[1]s}, service: %[1]s}\n", manyName(i))
 				fmt.Fprintf(&services, "  %s: {%s, protocol: %s}\n", manyName(i), src.findIn(manyName(i), "80"), cmp.Or(src.manyProtocol, "http"))
 			}
@@ -58,7 +59,7 @@ func TestManyServices(t *testing.T) {
 				eventually.True(t, "the cache to have all services", func() bool {
 					files, _ := filepath.Glob(filepath.Join(cache, "*.json"))
 					more, _ := filepath.Glob(filepath.Join(cache, "*", "*.json"))
-					return len(files)+len(more) == manyServices
+					return len(files)+len(more) == count
 				})
 			}
 			resident, cpu := p.Memory(t, "VmRSS"), cpuOf(t, p)
@@ -66,9 +67,9 @@ func TestManyServices(t *testing.T) {
 			<-time.After(rest) // what is measured
 			cpu = cpuOf(t, p) - cpu
 			now := liveOf(t, p)
-			t.Logf("sizing: %d services of %s, %d loops: ready %v after the start, with %v of CPU, resident %d MiB, live heap %d MiB, %d goroutines, CPU at rest %.2f%%", manyServices, s.name,
+			t.Logf("sizing: %d services of %s, %d loops: ready %v after the start, with %v of CPU, resident %d MiB, live heap %d MiB, %d goroutines, CPU at rest %.2f%%", count, s.name,
 				manyLoops(), took.Round(time.Millisecond), starting, resident>>20, now.heap>>20, now.goroutines, 100*cpu.Seconds()/rest.Seconds())
-			if _, body := p.Get("/endpoints"); strings.Count(body, `"address": "10.77.`) != manyServices*endpointsEach {
+			if _, body := p.Get("/endpoints"); strings.Count(body, `"address": "10.77.`) != count*endpointsEach {
 				t.Errorf("%d endpoints", strings.Count(body, `"address": "10.77.`))
 			}
 			if src.watches != nil {
