@@ -26,6 +26,9 @@ esac
 # test depends on it.
 export GOFLAGS="${GOFLAGS:-} -pgo=off"
 
+# Only the race detector needs cgo. All else is compiled as for a release.
+export CGO_ENABLED=0
+
 fuzztime=${FUZZTIME:-1s}
 logs=$(mktemp -d)
 touch "$logs/none.json"
@@ -66,6 +69,9 @@ gotest() {
 		return "$status"
 	fi
 }
+
+# race NAME ARG... is gotest with the race detector.
+race() { CGO_ENABLED=1 gotest "$1" -race -shuffle=on "${@:2}"; }
 
 # output prints what the events of a log say, as go test would without -json.
 output() {
@@ -128,10 +134,10 @@ alone=$module/e2e/attacks
 if $long; then
 	step 'all tests, with the race detector'
 	# shellcheck disable=SC2046 # one word for each package
-	gotest race -race -shuffle=on $(grep -vx "$alone" <<<"$all")
+	race race $(grep -vx "$alone" <<<"$all")
 
 	step 'attacks on real processes, with the race detector'
-	gotest attacks -race -shuffle=on "$alone"
+	race attacks "$alone"
 
 	step 'the core, without the race detector'
 	# shellcheck disable=SC2086 # one word for each package
@@ -140,17 +146,17 @@ else
 	step 'the drivers and all that starts goroutines, with the race detector'
 	# Many of these tests wait for sockets: a package more than there are cores.
 	# shellcheck disable=SC2046
-	gotest race -race -short -shuffle=on -p $(($(nproc) + 1)) $(grep -vx "$alone" <<<"$other_packages")
+	race race -short -p $(($(nproc) + 1)) $(grep -vx "$alone" <<<"$other_packages")
 
 	step 'attacks on real processes, with the race detector'
-	gotest attacks -race -short -shuffle=on "$alone"
+	race attacks -short "$alone"
 
 	step 'tests of the core that start goroutines, with the race detector'
 	# shellcheck disable=SC2086
 	files=$(test_files '^[[:space:]]+go |\.Go\(' $core_packages)
 	if [[ -n $files ]]; then
 		# shellcheck disable=SC2046,SC2086
-		gotest concurrent -race -run "^($(tests_in $files))\$" $(packages_of $files)
+		race concurrent -run "^($(tests_in $files))\$" $(packages_of $files)
 	fi
 
 	step 'the core, without the race detector'
@@ -160,7 +166,7 @@ fi
 
 # All of the above had the default engine.
 step 'the conformance suite and the drivers on gnet, with the race detector'
-ENGINE=gnet gotest gnet -race -short -shuffle=on -skip "$allocations" ./proxy/reactor
+ENGINE=gnet race gnet -short -skip "$allocations" ./proxy/reactor
 
 step 'allocation tests, without the race detector'
 # shellcheck disable=SC2086
