@@ -126,6 +126,9 @@ allocations='^Test.*Alloc'
 # Two break the code, one rule at a time, to see that the tests notice; TestMeshGrows takes
 # half a minute of CPU.
 slow='^(TestFaultsAreCaught|TestMutants|TestMeshGrows)$'
+# Long series of simulations, which have a shorter form: scripts/sim.sh and scripts/nightly.sh
+# have more of them.
+simulations='/proxy/sim/(mesh|queues)$'
 
 # Attacks take all CPU time that there is, and no request of a well-behaved load may fail
 # beside them: other tests would take the rest.
@@ -161,7 +164,9 @@ else
 
 	step 'the core, without the race detector'
 	# shellcheck disable=SC2086
-	gotest core -shuffle=on -skip "$allocations|$slow" $core_packages
+	gotest core -shuffle=on -skip "$allocations|$slow" $(grep -vE "$simulations" <<<"$core_packages")
+	# shellcheck disable=SC2046
+	gotest simulations -short -shuffle=on -skip "$allocations|$slow" $(grep -E "$simulations" <<<"$core_packages")
 fi
 
 # All of the above had the default engine.
