@@ -147,9 +147,9 @@ if $long; then
 	gotest core -shuffle=on -skip "$allocations" $core_packages
 else
 	step 'the drivers and all that starts goroutines, with the race detector'
-	# Many of these tests wait for sockets: a package more than there are cores.
+	# Most of these tests wait for sockets and processes: twice as many packages as there are cores.
 	# shellcheck disable=SC2046
-	race race -short -p $(($(nproc) + 1)) $(grep -vx "$alone" <<<"$other_packages")
+	race race -short -p $((2 * $(nproc))) $(grep -vx "$alone" <<<"$other_packages")
 
 	step 'attacks on real processes, with the race detector'
 	race attacks -short "$alone"
