@@ -29,6 +29,9 @@ export GOFLAGS="${GOFLAGS:-} -pgo=off"
 # Only the race detector needs cgo. All else is compiled as for a release.
 export CGO_ENABLED=0
 
+# At its end a program with the race detector sleeps for a second, by default. Tests start hundreds.
+export GORACE=${GORACE:-atexit_sleep_ms=0}
+
 fuzztime=${FUZZTIME:-1s}
 logs=$(mktemp -d)
 touch "$logs/none.json"
