@@ -81,6 +81,9 @@ func (l logFile) String() string {
 	return string(b)
 }
 
+// hasRace reports whether the race detector has found something. A process that is killed has no exit code that says so.
+func (l logFile) hasRace() bool { return strings.Contains(l.String(), "WARNING: DATA RACE") }
+
 // Start runs "remora run" with a configuration, to which it adds the admin API: its
 // address, its token if $REMORA_TEST_TOKEN is set, and profiles unless $REMORA_TEST_PROFILES says no.
 func Start(t *testing.T, yaml string, flags ...string) *Process {
@@ -110,8 +113,8 @@ func (p *Process) Again(flags ...string) *Process {
 	return p.Launch(p.Command(flags...))
 }
 
-// Launch starts a sidecar with the configuration of p. Its output goes to its log unless
-// cmd says otherwise.
+// Launch starts a sidecar with the configuration of p, until the test ends. Its output goes to its log unless cmd says
+// otherwise. A data race in it fails the test.
 func (p *Process) Launch(cmd *exec.Cmd) *Process {
 	p.T.Helper()
 	out, err := os.CreateTemp(filepath.Dir(p.File), "log-")
@@ -133,6 +136,9 @@ func (p *Process) Launch(cmd *exec.Cmd) *Process {
 	p.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-q.Exited
+		if q.Output.hasRace() {
+			q.T.Errorf("a data race in the process with %s", q.File)
+		}
 		if q.T.Failed() {
 			q.T.Logf("output of %s:\n%s", q.File, q.Output.String())
 		}
