@@ -73,9 +73,12 @@ func TestManyServices(t *testing.T) {
 				t.Errorf("%d endpoints", strings.Count(body, `"address": "10.77.`))
 			}
 			if src.watches != nil {
-				if n := src.watches(); n != 1 {
-					t.Errorf("%d watches, want 1", n)
-				}
+				eventually.Nil(t, "one watch", func() error { // a watch may have been lost on a busy machine
+					if n := src.watches(); n != 1 {
+						return fmt.Errorf("%d watches", n)
+					}
+					return nil
+				})
 			}
 			if now.goroutines > 100 {
 				t.Errorf("%d goroutines", now.goroutines)

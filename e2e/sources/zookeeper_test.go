@@ -51,7 +51,7 @@ func (z *zooKeeperNodes) many(services int) error {
 func zooKeeperSource(t *testing.T) *source {
 	z := &zooKeeperNodes{server: zktest.Start(t)}
 	return &source{
-		find: "discover: zookeeper", publish: z.publish, many: z.many, manyProtocol: "dubbo", watches: z.server.Connections,
+		find: "discover: zookeeper", publish: z.publish, many: z.many, manyProtocol: "dubbo", watches: z.server.Open,
 		keys: fmt.Sprintf(", zookeeper: {servers: [%q], session_timeout: 3s, services: [{service: compute, protocol: rest}]}", z.server.Addr()),
 		faults: []fault{
 			{name: "unreachable", begin: func() { z.server.Cut(true) }, end: func() { z.server.Cut(false) }, code: "unreachable"},

@@ -207,6 +207,13 @@ func (s *Server) Connections() int {
 	return s.seen
 }
 
+// Open returns how many connections are open.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 func (s *Server) dropAll() {
 	for c := range s.conns {
 		c.close()
