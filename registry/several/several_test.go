@@ -169,3 +169,39 @@ func TestRevision(t *testing.T) {
 		}
 	}
 }
+
+// TestCombined: a snapshot is unresolved if one of its parts is, and has changed when the last of its parts has. To be unresolved, or
+// no longer, is news.
+func TestCombined(t *testing.T) {
+	type part struct {
+		unresolved bool
+		changed    int64 // in seconds
+	}
+	for _, c := range []struct {
+		says         [3]part // of the first source, the second one, and the first one again
+		first, merge []part
+	}{
+		{[3]part{{false, 5}, {false, 3}, {false, 9}}, []part{{false, 5}}, []part{{false, 5}}},
+		{[3]part{{true, 3}, {false, 5}, {false, 9}}, []part{{true, 3}, {false, 9}}, []part{{true, 5}, {false, 9}}},
+		{[3]part{{false, 5}, {true, 5}, {true, 9}}, []part{{false, 5}, {true, 9}}, []part{{true, 5}}},
+	} {
+		for merge, want := range map[bool][]part{false: c.first, true: c.merge} {
+			sources := []*source{{}, {}}
+			w := First(quiet, sources[0], sources[1])
+			if merge {
+				w = Merge(quiet, sources[0], sources[1])
+			}
+			var got []part
+			stop := w.Watch("compute", func(s *registry.Snapshot) { got = append(got, part{s.Unresolved, s.Changed.Unix()}) })
+			for i, p := range c.says {
+				of := i % 2
+				s := registry.NewSnapshot("compute", registry.SourceLive, time.Unix(p.changed, 0), []registry.Endpoint{{Addr: fmt.Sprint("10.0.0.1:", of+1)}})
+				s.Unresolved = p.unresolved
+				sources[of].notify(s)
+			}
+			if stop(); !slices.Equal(got, want) {
+				t.Errorf("%+v, merge %t: %+v, want %+v", c.says, merge, got, want)
+			}
+		}
+	}
+}
