@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,5 +161,38 @@ func TestTold(t *testing.T) {
 	w.Close()
 	if now := rule.Refused(10); len(now) != 0 {
 		t.Errorf("after the end of the watch refused are %v", now)
+	}
+}
+
+// TestRefused: what is refused now is sorted, bounded, and there once, although a service may have two watches for a while.
+func TestRefused(t *testing.T) {
+	rule := New(Options{})
+	for _, service := range []string{"b", "a", "b"} {
+		w := rule.Watch(service, nil)
+		defer w.Close()
+		w.Permitted([]registry.Endpoint{{Addr: "127.0.0.2:80"}, {Addr: "127.0.0.1:80", Host: "h"}}, none)
+	}
+	want := []Refused{
+		{"a", "127.0.0.1:80", "h", "loopback"}, {"a", "127.0.0.2:80", "", "loopback"},
+		{"b", "127.0.0.1:80", "h", "loopback"}, {"b", "127.0.0.2:80", "", "loopback"},
+	}
+	for n := range 6 {
+		if got := rule.Refused(n); !slices.Equal(got, want[:min(n, len(want))]) {
+			t.Errorf("at most %d: %+v", n, got)
+		}
+	}
+}
+
+// TestJudgeAgain: all watches that are not closed ask again.
+func TestJudgeAgain(t *testing.T) {
+	rule, asked := New(Options{}), map[string]int{}
+	watch := func(service string) *Watch { return rule.Watch(service, func() { asked[service]++ }) }
+	a, b := watch("a"), watch("b")
+	defer b.Close()
+	rule.JudgeAgain()
+	a.Close()
+	rule.JudgeAgain()
+	if asked["a"] != 1 || asked["b"] != 2 {
+		t.Errorf("asked %v", asked)
 	}
 }
