@@ -150,6 +150,18 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
+// TestCanonical: an address has one spelling.
+func TestCanonical(t *testing.T) {
+	for _, c := range []struct{ addr, want string }{ // "" means an error
+		{"10.0.0.1:080", "10.0.0.1:80"}, {"A.test:80", "a.test:80"}, {"_HTTP._tcp.Test", "_http._tcp.test"}, {"unix:/A", "unix:/A"},
+		{"10.0.0.1", ""}, {"_http.test", ""}, {"unix:a", ""},
+	} {
+		if got, err := canonical(c.addr); (err != nil) != (c.want == "") || err == nil && got != c.want {
+			t.Errorf("%s: %s, %v", c.addr, got, err)
+		}
+	}
+}
+
 // TestUnixSocket: Unix sockets stay as they are, beside host names.
 func TestUnixSocket(t *testing.T) {
 	z := &zone{hosts: map[string][]string{"a": {"10.0.0.1"}}}
