@@ -101,6 +101,27 @@ func TestAskGRPC(t *testing.T) {
 	}
 }
 
+// TestGRPCRequest: a server gets what gRPC over HTTP/2 demands of a call.
+func TestGRPCRequest(t *testing.T) {
+	got := make(chan *http.Request, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r
+		w.Header().Set("Grpc-Status", "12")
+	}))
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	defer srv.Close()
+	check := Check{GRPC: "s", Timeout: timeout}
+	if err := newAsker(&check, nil).ask(t.Context(), srv.Listener.Addr().String(), ""); err == nil || !strings.Contains(err.Error(), `grpc-status "12"`) {
+		t.Error(err)
+	}
+	r := receive(t, "the call", got)
+	if r.Method != http.MethodPost || r.Header.Get("Te") != "trailers" || r.Header.Get("Content-Type") != "application/grpc" || r.ContentLength != 5+3 {
+		t.Errorf("%s of %d bytes, %v", r.Method, r.ContentLength, r.Header)
+	}
+}
+
 // TestGRPCVerdict: an application is healthy while its server says so.
 func TestGRPCVerdict(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
@@ -174,6 +195,7 @@ func TestServing(t *testing.T) {
 		"00000000020802":   "NOT_SERVING",
 		"00000000020803":   "SERVICE_UNKNOWN",
 		"0000000000":       "UNKNOWN", // the default is not sent
+		"00000000020804":   "unknown status 4",
 		"0000000002087f":   "unknown status 127",
 		"":                 "malformed",
 		"00000000":         "malformed",

@@ -10,10 +10,10 @@ import (
 )
 
 // TestStrictStart: with a strict check the first snapshot waits for the first verdict on each endpoint, since it would
-// have no endpoint before. A verdict of before a reload counts, and an endpoint that comes later waits for its own.
+// have no endpoint before. One pass is enough for a first verdict. A verdict of before a reload counts, and an endpoint that comes later waits for its own.
 func TestStrictStart(t *testing.T) {
 	strict := fast
-	strict.Strict, strict.Healthy = true, 1
+	strict.Strict = true
 	one, two, late := newScripted(t), newScripted(t), newScripted(t)
 	start := func(known Verdicts, endpoints ...registry.Endpoint) (*source, chan *registry.Snapshot) {
 		src, got := &source{first: endpoints}, make(chan *registry.Snapshot, 100)

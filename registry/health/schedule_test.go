@@ -1,0 +1,135 @@
+package health
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// missing returns endpoints whose checks fail at once.
+func missing(n int) (all []registry.Endpoint) {
+	for i := range n {
+		all = append(all, registry.Endpoint{Addr: fmt.Sprintf("unix:/nowhere/%02d", i)})
+	}
+	return all
+}
+
+// timed is a snapshot, and when it came.
+type timed struct {
+	at time.Duration
+	*registry.Snapshot
+}
+
+// followTimed follows endpoints, and keeps their snapshots.
+func followTimed(c Check, first []registry.Endpoint) (f *Follower, got *[]timed) {
+	begin := time.Now()
+	got = new([]timed)
+	o := Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)}
+	return Follow(&source{first: first}, "s", o, func(s *registry.Snapshot) { *got = append(*got, timed{time.Since(begin), s}) }), got
+}
+
+// TestSpread: the first checks of endpoints that come together are spread over the interval, and later ones, too.
+func TestSpread(t *testing.T) {
+	const endpoints, rounds = 20, 3
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var mu sync.Mutex
+		asked := map[string][]time.Duration{}
+		f := Follow(&source{first: missing(endpoints)}, "s", Options{
+			Check: Check{Interval: spread, Timeout: timeout, Healthy: 2, Unhealthy: 3}, Logger: slog.New(slog.DiscardHandler),
+			Other: func(addr string) string {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[addr] = append(asked[addr], time.Since(begin))
+				return ""
+			},
+		}, func(*registry.Snapshot) {})
+		time.Sleep(2 * rounds * spread)
+		f.Stop()
+		for i := range rounds {
+			var at []time.Duration
+			for _, e := range missing(endpoints) {
+				at = append(at, asked[e.Addr][i])
+			}
+			slices.Sort(at)
+			if first := spread * time.Duration(i) * 9 / 10; at[0] < first || at[endpoints-1] > first*11/9+spread {
+				t.Errorf("round %d is from %v to %v", i, at[0], at[endpoints-1])
+			}
+			if n := len(slices.Compact(at)); n < endpoints {
+				t.Errorf("round %d: %d checks at %d times", i, endpoints, n)
+			}
+		}
+	})
+}
+
+// TestSettle: verdicts that change soon after a snapshot are in one snapshot together, which comes as soon as it may.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, got := followTimed(Check{Interval: settle / 2, Timeout: timeout, Healthy: 1, Unhealthy: 1}, missing(3))
+		time.Sleep(time.Minute)
+		f.Stop()
+		if len(*got) != 2 || (*got)[0].at != 0 || (*got)[1].at != settle {
+			t.Fatalf("snapshots %+v", *got)
+		}
+		for i, s := range *got {
+			for _, e := range s.Endpoints {
+				if e.Unhealthy != (i == 1) || e.Down {
+					t.Errorf("snapshot %d: %+v", i, e)
+				}
+			}
+		}
+	})
+}
+
+// TestLateStart: an endpoint whose first strict check does not end delays the others by the time of one check.
+func TestLateStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Check{
+			Path: "/", Interval: time.Hour, Timeout: 7 * time.Second, Healthy: 1, Unhealthy: 1, Strict: true,
+			TLS: func(string, string) *tls.Config { time.Sleep(time.Hour); return &tls.Config{} },
+		}
+		f, got := followTimed(c, append(missing(1), registry.Endpoint{Addr: "10.0.0.1:80", Protocol: "link"}))
+		time.Sleep(time.Minute)
+		f.Stop()
+		if len(*got) != 1 || (*got)[0].at != c.Timeout {
+			t.Fatalf("snapshots %+v", *got)
+		}
+		for _, e := range (*got)[0].Endpoints {
+			if e.Down != (e.Protocol == "") {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// TestStop: no check is in flight after Stop. A check knows the name that its address was resolved from.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, isEnded := make(chan string), false
+		c := Check{
+			Path: "/", Interval: time.Second, Timeout: timeout, Healthy: 1, Unhealthy: 1,
+			TLS: func(_, host string) *tls.Config {
+				begun <- host
+				time.Sleep(time.Hour)
+				isEnded = true
+				return &tls.Config{}
+			},
+		}
+		endpoints := missing(1)
+		endpoints[0].Host = "a.test"
+		f, _ := followTimed(c, endpoints)
+		if host := <-begun; host != "a.test" {
+			t.Errorf("the host is %q", host)
+		}
+		if f.Stop(); !isEnded {
+			t.Error("a check is in flight")
+		}
+	})
+}
