@@ -206,6 +206,11 @@ func TestPause(t *testing.T) {
 	if first, last := pauses[0], pauses[len(pauses)-1]; first > 920*time.Millisecond || last < 1080*time.Millisecond {
 		t.Errorf("the pauses are from %v to %v", first, last)
 	}
+	for d := range time.Duration(20) {
+		if p := (&Check{Interval: d + 1}).pause(); p < 0 || p > 2*(d+1) {
+			t.Errorf("a pause of %v for an interval of %v", p, d+1)
+		}
+	}
 }
 
 // TestApplicationBefore checks that checks begin with the verdict of earlier ones.

@@ -298,10 +298,7 @@ func greet(c net.Conn, zxid int64, timeout time.Duration, id int64, password []b
 	}
 	d := decoder{b: body}
 	d.int32() // version of the protocol
-	g := greeting{timeout: time.Duration(d.int32()) * time.Millisecond, id: d.int64(), password: d.bytes()}
-	if g.timeout < 0 {
-		g.timeout = 0
-	}
+	g := greeting{timeout: time.Duration(max(d.int32(), 0)) * time.Millisecond, id: d.int64(), password: d.bytes()}
 	return g, d.err
 }
 

@@ -58,7 +58,7 @@ type Session struct {
 	done   chan struct{}
 
 	mu   sync.Mutex
-	conn *conn // nil means none
+	conn *conn // the last that was alive, which may have ended; nil means none
 
 	// Of the goroutine that connects.
 	servers  []string
@@ -96,8 +96,8 @@ func (s *Session) Close() {
 	s.mu.Unlock()
 	if c != nil {
 		ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
+		defer cancel()
 		_, _ = c.do(ctx, opClose, nil)
-		cancel()
 	}
 	s.cancel()
 	<-s.done
@@ -149,7 +149,7 @@ func (s *Session) run() {
 		}
 		s.opt.Handler.Lost(err)
 		// A server that has lost its data refuses a session that has seen more than it has. It answers another session.
-		if s.id != 0 && time.Since(s.heard) > s.timeout {
+		if time.Since(s.heard) > s.timeout {
 			s.forget()
 		}
 		if failed++; failed%len(s.servers) != 0 {
@@ -224,9 +224,6 @@ func (s *Session) serve(c *conn) error {
 		}),
 		changed: s.opt.Handler.Changed,
 	})
-	s.mu.Lock()
-	s.conn = nil
-	s.mu.Unlock()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return ErrSilent

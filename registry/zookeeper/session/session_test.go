@@ -342,22 +342,25 @@ func TestForeignServers(t *testing.T) {
 		e.int32(code)
 		return frame(append(e.b, body...)...)
 	}
-	for name, sent := range map[string][]byte{
-		"nothing":               {},
-		"HTTP":                  []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
-		"a short greeting":      frame(0, 0, 0),
-		"an empty greeting":     frame(),
-		"a long greeting":       frame(make([]byte, maxHandshake+1)...),
-		"a length below 0":      append(slices.Clone(hello), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-		"a huge length":         append(slices.Clone(hello), 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-		"a message too short":   slices.Concat(hello, frame(0, 0, 0, 1), make([]byte, 100)),
-		"half a message":        append(slices.Clone(hello), 0, 0, 1, 0, 5),
-		"an unknown number":     append(slices.Clone(hello), header(99, 0)...),
-		"an event without path": append(slices.Clone(hello), header(xidEvent, 0, 1, 2)...),
-		"an event of a length":  append(slices.Clone(hello), header(xidEvent, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0x7f, 0xff, 0xff, 0xff)...),
-		"no authentication":     append(slices.Clone(hello), header(xidAuth, int32(AuthFailed))...),
-		"a refused request":     append(slices.Clone(hello), header(xidPing, int32(NoLogin))...),
-		"only a greeting":       hello,
+	for name, c := range map[string]struct {
+		sent []byte
+		want error
+	}{
+		"nothing":               {nil, ErrRefused},
+		"HTTP":                  {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrFormat},
+		"a short greeting":      {frame(0, 0, 0), ErrFormat},
+		"an empty greeting":     {frame(), ErrFormat},
+		"a long greeting":       {frame(make([]byte, maxHandshake+1)...), ErrFormat},
+		"a length below 0":      {slices.Concat(hello, []byte{0xff, 0xff, 0xff, 0xff}, make([]byte, headerSize)), ErrFormat},
+		"a huge length":         {slices.Concat(hello, []byte{0x7f, 0xff, 0xff, 0xff}, make([]byte, headerSize)), ErrFormat},
+		"a message too short":   {slices.Concat(hello, frame(0, 0, 0, 1), make([]byte, 100)), ErrFormat},
+		"half a message":        {slices.Concat(hello, []byte{0, 0, 1, 0, 5}), io.ErrUnexpectedEOF},
+		"an unknown number":     {slices.Concat(hello, header(99, 0)), ErrFormat},
+		"an event without path": {slices.Concat(hello, header(xidEvent, 0, 1, 2)), ErrFormat},
+		"an event of a length":  {slices.Concat(hello, header(xidEvent, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0x7f, 0xff, 0xff, 0xff)), ErrFormat},
+		"no authentication":     {slices.Concat(hello, header(xidAuth, int32(AuthFailed))), AuthFailed},
+		"a refused request":     {slices.Concat(hello, header(xidPing, int32(NoLogin))), NoLogin},
+		"only a greeting":       {hello, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := must.Listen(t)
@@ -365,20 +368,20 @@ func TestForeignServers(t *testing.T) {
 			go func() {
 				defer close(done)
 				for {
-					c, err := l.Accept()
+					in, err := l.Accept()
 					if err != nil {
 						return
 					}
-					c.Write(sent)
-					c.(*net.TCPConn).CloseWrite()
-					io.Copy(io.Discard, c)
-					c.Close()
+					in.Write(c.sent)
+					in.(*net.TCPConn).CloseWrite()
+					io.Copy(io.Discard, in)
+					in.Close()
 				}
 			}()
 			_, h := open(t, l.Addr().String(), nil)
 			for range 2 {
-				if err := await(t, "the failure", h.lost); err == nil {
-					t.Error("lost without a reason")
+				if err := await(t, "the failure", h.lost); err != c.want {
+					t.Errorf("%v, want %v", err, c.want)
 				}
 			}
 			if len(h.connected) > 0 {
@@ -410,6 +413,11 @@ func TestCodes(t *testing.T) {
 	for code, want := range map[Code]string{NoNode: "zookeeper: no such node", -999: "zookeeper: error -999"} {
 		if got := code.Error(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for code, want := range map[Code]bool{NoNode: false, NoAuth: false, BadVersion: false, NodeExists: false, Expired: true, AuthFailed: true, NoLogin: true} {
+		if code.EndsConnection() != want {
+			t.Errorf("%v ends the connection: %t", code, !want)
 		}
 	}
 }
