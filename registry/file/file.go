@@ -18,7 +18,6 @@ package file
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -26,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/kept"
@@ -60,8 +60,7 @@ type Registry struct {
 	resolved *dns.Watcher
 	contact  *registry.Contact
 	tally    registry.Tally
-	cancel   context.CancelFunc
-	done     sync.WaitGroup
+	tasks    *tasks.Group
 
 	mu    sync.Mutex
 	lists map[string][]registry.Endpoint // of the last valid file, normalized; nil before the first one
@@ -76,7 +75,7 @@ var _ registry.Watcher = (*Registry)(nil)
 func New(opt Options) (*Registry, error) {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.DNS.Logger = cmp.Or(opt.DNS.Logger, opt.Logger)
-	r := &Registry{opt: opt, contact: registry.NewContact(), users: make(map[*kept.List]string)}
+	r := &Registry{opt: opt, contact: registry.NewContact(), tasks: tasks.New(), users: make(map[*kept.List]string)}
 	r.kept = kept.Options{Origin: "file " + opt.Path, Tally: &r.tally}
 	if opt.CacheDir != "" {
 		var err error
@@ -85,9 +84,7 @@ func New(opt Options) (*Registry, error) {
 		}
 	}
 	r.resolved = dns.New(unresolved{r}, opt.DNS)
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	r.done.Go(func() { r.follow(ctx) })
+	r.tasks.Go(r.follow)
 	return r, nil
 }
 
@@ -108,8 +105,7 @@ func (r *Registry) Condition() registry.Condition {
 
 // Close ends all watches. It must not be called from a notify function.
 func (r *Registry) Close() error {
-	r.cancel()
-	r.done.Wait()
+	r.tasks.Close()
 	err := r.resolved.Close()
 	r.kept.Cache.Close()
 	return err
@@ -135,8 +131,8 @@ func (u unresolved) Watch(service string, notify func(*registry.Snapshot)) (stop
 	}
 }
 
-// follow looks at the file until the end of ctx.
-func (r *Registry) follow(ctx context.Context) {
+// follow looks at the file until Close.
+func (r *Registry) follow() {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	var seen os.FileInfo // of the file that was read last; nil if it must be read again
@@ -152,7 +148,7 @@ func (r *Registry) follow(ctx context.Context) {
 			}
 		}
 		select {
-		case <-ctx.Done():
+		case <-r.tasks.Context().Done():
 			return
 		case <-tick.C:
 		}

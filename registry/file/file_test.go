@@ -1,17 +1,23 @@
 package file
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // TestDecode: what a file may say, and what is refused.
 func TestDecode(t *testing.T) {
@@ -32,6 +38,7 @@ func TestDecode(t *testing.T) {
 		{"twice", `{"compute": ["10.0.0.1:80", "10.0.0.1:080"]}`, "endpoint 2: address is listed twice"},
 		{"no weight", `{"compute": [{"address": "10.0.0.1:80", "weight": 0}]}`, "weight is not 1 to 65535"},
 		{"too heavy", `{"compute": [{"address": "10.0.0.1:80", "weight": 65536}]}`, "weight is not 1 to 65535"},
+		{"as heavy as may be", `{"compute": [{"address": "10.0.0.1:80", "weight": 65535}]}`, "10.0.0.1:80 65535"},
 		{"a weight in text", `{"compute": [{"address": "10.0.0.1:80", "weight": "3"}]}`, "cannot unmarshal string"},
 		{"an unknown protocol", `{"compute": [{"address": "10.0.0.1:80", "protocol": "smtp"}]}`, "protocol is none of http"},
 		{"a long zone", `{"compute": [{"address": "10.0.0.1:80", "zone": "` + strings.Repeat("z", registry.MaxName+1) + `"}]}`, "zone or node has more than 256 bytes"},
@@ -46,6 +53,20 @@ func TestDecode(t *testing.T) {
 		}
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestMost: a service may have so many endpoints, and no more.
+func TestMost(t *testing.T) {
+	all := []string{}
+	for i := range registry.MaxEndpoints {
+		all = append(all, fmt.Sprintf(`"10.0.%d.%d:80"`, i/250, i%250))
+	}
+	for _, more := range []string{"", `,"10.1.0.1:80"`} {
+		lists, err := decode([]byte(`{"compute": [`+strings.Join(all, ",")+more+`]}`), nil)
+		if isRefused := err != nil; isRefused != (more != "") || !isRefused && len(lists["compute"]) != registry.MaxEndpoints {
+			t.Errorf("with %q more: %d endpoints, %v", more, len(lists["compute"]), err)
 		}
 	}
 }
@@ -91,4 +112,163 @@ func TestCoarseClock(t *testing.T) {
 		}
 		s.WaitAddrs(addr)
 	}
+}
+
+// said counts the lines of a log by their messages.
+type said struct {
+	slog.Handler
+	counts map[string]int
+}
+
+func (s *said) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s *said) Handle(_ context.Context, r slog.Record) error {
+	s.counts[r.Message]++
+	return nil
+}
+
+// TestLog: each refusal is logged once for as long as its reason stays, and the next valid file, too.
+func TestLog(t *testing.T) {
+	log := &said{counts: make(map[string]int)}
+	path := newWritten(t).path
+	r, err := New(Options{Path: path, Logger: slog.New(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.tasks.Close() // the test looks
+	log.counts = make(map[string]int)
+	const refused, valid = "file of endpoints is refused; the last known endpoints stay in use", "file of endpoints is valid again"
+	for i, step := range []struct {
+		content        string
+		refused, valid int
+	}{
+		{"{", 1, 0}, {"[]", 2, 0}, {"[ ]", 2, 0}, {"{}", 2, 1}, {"{} ", 2, 1}, {"[]", 3, 1}, {"{}", 3, 2},
+	} {
+		replace(t, path, step.content)
+		for range 2 {
+			r.read()
+		}
+		if log.counts[refused] != step.refused || log.counts[valid] != step.valid {
+			t.Errorf("step %d: the log has %v, want %d and %d", i, log.counts, step.refused, step.valid)
+		}
+	}
+}
+
+// began is when the tests began.
+var began = time.Now()
+
+// touch gives a file the age that it would have had then.
+func touch(t *testing.T, path string, age time.Duration) {
+	t.Helper()
+	at := began.Add(-age)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSame: which files are looked at again.
+func TestSame(t *testing.T) {
+	path := newWritten(t).path
+	put := func(content string, age time.Duration) os.FileInfo { // into the same file
+		t.Helper()
+		must.WriteFile(t, path, content)
+		touch(t, path, age)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	before := put("{}", time.Minute)
+	for name, c := range map[string]struct {
+		now  func() os.FileInfo
+		want bool
+	}{
+		"no change":    {func() os.FileInfo { return put("{}", time.Minute) }, true},
+		"another time": {func() os.FileInfo { return put("{}", time.Hour) }, false},
+		"another size": {func() os.FileInfo { return put("{} ", time.Minute) }, false},
+		"another file": {func() os.FileInfo { replace(t, path, ""); return put("{}", time.Minute) }, false},
+	} {
+		if got := same(before, c.now()); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		before = put("{}", time.Minute)
+	}
+}
+
+// TestBackAgain: a file that was away, or could not be opened, is used once it is back, although it has not changed.
+func TestBackAgain(t *testing.T) {
+	for name, take := range map[string]func(t *testing.T, path string) (giveBack func()){
+		"away": func(t *testing.T, path string) func() {
+			rename := func(from, to string) {
+				if err := os.Rename(from, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rename(path, path+".away")
+			return func() { rename(path+".away", path) }
+		},
+		"no file can be opened": func(t *testing.T, path string) func() {
+			var before syscall.Rlimit
+			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+				t.Fatal(err)
+			}
+			limit := func(l syscall.Rlimit) {
+				if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			limit(syscall.Rlimit{Cur: 0, Max: before.Max})
+			touch(t, path, time.Hour) // it must be read
+			return func() { limit(before) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newWritten(t).path
+			must.WriteFile(t, path, `{"compute": ["10.0.0.1:80"]}`)
+			touch(t, path, time.Minute)
+			r := open(t, path, "")
+			defer r.Close()
+			eventually.True(t, "a valid file", func() bool { return r.Condition().Up })
+			giveBack := take(t, path)
+			eventually.True(t, "a failure", func() bool { return !r.Condition().Up })
+			giveBack()
+			eventually.True(t, "a valid file again", func() bool { return r.Condition().Up })
+		})
+	}
+}
+
+// TestLarge: a file of maxFile bytes is used, and no larger one.
+func TestLarge(t *testing.T) {
+	path := newWritten(t).path
+	r := open(t, path, "")
+	defer r.Close()
+	r.tasks.Close() // the test looks
+	for more, isUp := range map[int]bool{0: true, 1: false} {
+		replace(t, path, "{}"+strings.Repeat(" ", maxFile-2+more))
+		r.read()
+		if now := r.Condition(); now.Up != isUp || !isUp && (now.Code != registry.CodeInvalid || now.Err.Error() != "file is too large") {
+			t.Errorf("%d bytes more: %+v", more, now)
+		}
+	}
+}
+
+// TestDoubted: the condition has what the watches doubt, until they stop.
+func TestDoubted(t *testing.T) {
+	w := newWritten(t)
+	replace(t, w.path, `{"compute": ["10.0.0.1:80"]}`)
+	r := open(t, w.path, "")
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80")
+	replace(t, w.path, `{}`)
+	eventually.True(t, "a doubt", func() bool { now := r.Condition(); return now.Doubted == 1 && now.Kept == 1 })
+	s.Stop()
+	eventually.True(t, "no doubt", func() bool { now := r.Condition(); return now.Doubted == 0 && now.Kept == 0 })
+	eventually.True(t, "no watch", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.users) == 0
+	})
 }

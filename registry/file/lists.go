@@ -19,7 +19,7 @@ type endpoint struct {
 
 // UnmarshalJSON implements json.Unmarshaler: an endpoint may be its address alone.
 func (e *endpoint) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
+	if b[0] == '"' {
 		return json.Unmarshal(b, &e.Address)
 	}
 	type plain endpoint // without this method
@@ -61,9 +61,7 @@ func decode(data []byte, protocols registry.Protocols) (map[string][]registry.En
 			seen[known.Addr] = true
 			list = append(list, known)
 		}
-		if len(list) > 0 {
-			lists[service] = registry.Normalize(list)
-		}
+		lists[service] = registry.Normalize(list)
 	}
 	return lists, nil
 }
