@@ -132,7 +132,6 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 		w.add(t)
 		t.setDue()
 	}) {
-		cancel()
 		return cancel
 	}
 	return func() {

@@ -36,6 +36,7 @@ func TestLookup(t *testing.T) {
 	s.set("six.example.test", host{addrs: []string{"fd00::1"}, ttl: 9})
 	s.set("alias.example.test", host{alias: "far.example.test", short: 3, addrs: []string{"10.0.0.2"}, ttl: 60})
 	s.set("cold.example.test", host{alias: "far.example.test", short: 60, addrs: []string{"10.0.0.2"}, ttl: 3})
+	s.set("brief.example.test", host{alias: "far.example.test", short: 0, addrs: []string{"10.0.0.2"}, ttl: 60})
 	s.set("long.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 11, long: true})
 	s.set("empty.example.test", host{alias: "far.example.test", short: 3})
 	s.set("sick.example.test", host{rcode: dnsmessage.RCodeServerFailure})
@@ -50,6 +51,7 @@ func TestLookup(t *testing.T) {
 		{"six.example.test", "[fd00::1]", 9 * time.Second},
 		{"alias.example.test", "[10.0.0.2]", 3 * time.Second},
 		{"cold.example.test", "[10.0.0.2]", 3 * time.Second},
+		{"brief.example.test", "[10.0.0.2]", 0},
 		{"long.example.test", "[10.0.0.3]", 11 * time.Second},
 		{"empty.example.test", "[]", -1},
 		{"sick.example.test", "[]", -1},
@@ -121,7 +123,7 @@ func TestLookupSearchList(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]time.Duration{"filed.example.test": hostsTTL, "short": 7 * time.Second} {
-		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || a.TTL != want {
+		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || a.TTL != want || a.OfHost != (want == hostsTTL) {
 			t.Errorf("%s: %+v, %v; want the TTL %v", host, a, err, want)
 		}
 	}
@@ -134,7 +136,7 @@ func TestLookupLocalhost(t *testing.T) {
 		return nil, errors.New("none")
 	}}
 	for _, host := range []string{"localhost", "LocalHost", "localhost."} {
-		if a, err := r.lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != "[127.0.0.1 ::1]" || a.TTL < maxTTL {
+		if a, err := r.lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != "[127.0.0.1 ::1]" || a.TTL < maxTTL || !a.OfHost {
 			t.Errorf("%s: %+v, %v", host, a, err)
 		}
 	}
@@ -153,16 +155,22 @@ func TestPause(t *testing.T) {
 		{-1, nil, o.Interval},
 		{20 * time.Second, errors.New("sick"), o.Interval},
 	} {
-		seen := map[time.Duration]bool{}
-		for range 100 {
-			p := o.pause(c.ttl, c.err)
-			if seen[p] = true; p < c.want || p > c.want*11/10 {
-				t.Errorf("TTL %v, %v: %v, want %v and up to a tenth more", c.ttl, c.err, p, c.want)
-			}
+		checkSpread(t, fmt.Sprintf("TTL %v, %v", c.ttl, c.err), c.want, func() time.Duration { return o.pause(c.ttl, c.err) })
+	}
+}
+
+// checkSpread checks that pauses are from shortest to a tenth more.
+func checkSpread(t *testing.T, what string, shortest time.Duration, pause func() time.Duration) {
+	t.Helper()
+	longest := time.Duration(0)
+	for range 1000 {
+		p := pause()
+		if longest = max(longest, p); p < shortest || p > shortest*11/10 {
+			t.Errorf("%s: %v, want %v and up to a tenth more", what, p, shortest)
 		}
-		if len(seen) < 10 {
-			t.Errorf("TTL %v: always the same pause", c.ttl)
-		}
+	}
+	if longest < shortest*108/100 {
+		t.Errorf("%s: the longest pause is %v, want a tenth more than %v", what, longest, shortest)
 	}
 }
 

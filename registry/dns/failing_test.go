@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -100,11 +101,44 @@ func TestEmptyAnswers(t *testing.T) {
 						t.Errorf("in use are %+v", last)
 					}
 					w.Close()
-					if n := strings.Count(log.String(), "does not resolve"); n != 1 {
-						t.Errorf("the log says it %d times", n)
+					if n := strings.Count(log.String(), "does not resolve"); n != 1 || !strings.Contains(log.String(), fmt.Sprintf("addresses=%d ", len(before))) {
+						t.Errorf("the log says it %d times: %s", n, log.String())
 					}
 				})
 			})
+		}
+	}
+}
+
+// TestFirstFailure: of several names that fail the condition has the first, by the alphabet. Names that were not looked up yet say nothing.
+func TestFirstFailure(t *testing.T) {
+	one, two, three := new(watch), new(watch), new(watch)
+	asked := time.Now()
+	bad, good := name{err: errNoAddress, due: asked}, name{due: asked}
+	f := NewFailing()
+	for i, step := range []struct {
+		of    *watch
+		names map[string]name
+		want  string // the name that fails; "" means none
+		up    bool
+	}{
+		{one, map[string]name{"a": {}}, "", false},
+		{two, map[string]name{"d": bad}, "d", false},
+		{one, map[string]name{"a": {}, "c": bad, "b": bad, "e": bad}, "b", false},
+		{three, map[string]name{"a": good}, "b", false},
+		{two, map[string]name{"a": bad, "d": bad}, "a", false},
+		{one, map[string]name{"a": good, "b": good}, "a", false},
+		{two, nil, "", true},
+		{three, map[string]name{"a": {}}, "", true},
+	} {
+		f.set(step.of, step.names)
+		now := f.Condition()
+		got := ""
+		if now.Err != nil {
+			got = strings.TrimSuffix(strings.TrimPrefix(now.Err.Error(), "host "), ": "+errNoAddress.Error())
+		}
+		if got != step.want || now.Up != step.up {
+			t.Errorf("step %d: %q fails, up %t; want %q, %t", i, got, now.Up, step.want, step.up)
 		}
 	}
 }

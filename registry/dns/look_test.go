@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
@@ -53,5 +54,72 @@ func TestSnapshotWithOutcome(t *testing.T) {
 	at.look()
 	if want := []string{"10.0.0.1:80", "10.0.0.2:80"}; !slices.Equal(got, want) {
 		t.Errorf("in use are %v, want %v", got, want)
+	}
+}
+
+// TestOneAtATime: a watch is notified of one snapshot at a time, in their order.
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &changing{}
+		w := New(in, Options{})
+		isRunning := false
+		var got []int
+		w.Watch("s", func(s *registry.Snapshot) {
+			if isRunning {
+				t.Error("notified of two snapshots at a time")
+			}
+			isRunning = true
+			time.Sleep(time.Second)
+			isRunning = false
+			got = append(got, len(s.Endpoints))
+		})
+		synctest.Wait()
+		all := []registry.Endpoint{{Addr: "10.0.0.1:80"}, {Addr: "10.0.0.2:80"}, {Addr: "10.0.0.3:80"}}
+		for i := range all {
+			in.set(all[:i+1]...)
+			time.Sleep(time.Second / 2)
+		}
+		time.Sleep(time.Minute)
+		w.Close()
+		if !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("notified of lists of %v endpoints", got)
+		}
+	})
+}
+
+// stopping is a watcher that counts the ends of its watches.
+type stopping struct {
+	changing
+	stops int
+}
+
+func (s *stopping) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	s.changing.Watch(service, notify)
+	return func() { s.stops++ }
+}
+
+// TestEndOnce: the watch of the inner watcher ends once, with stop or with Close. Nothing is delivered or known after that.
+func TestEndOnce(t *testing.T) {
+	for name, end := range map[string]func(stop func(), w *Watcher){
+		"stop": func(stop func(), _ *Watcher) { stop(); stop() }, "Close": func(_ func(), w *Watcher) { w.Close(); w.Close() },
+		"both": func(stop func(), w *Watcher) { stop(); w.Close(); stop() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			in := &stopping{}
+			w := New(in, Options{Interval: time.Second, Lookup: hanging("10.0.0.1")})
+			defer w.Close()
+			snapshots := 0
+			stop := w.Watch("s", func(*registry.Snapshot) { snapshots++ })
+			synctest.Wait()
+			in.set(registry.Endpoint{Addr: "a.test:80"})
+			synctest.Wait()
+			end(stop, w)
+			synctest.Wait()
+			in.set(registry.Endpoint{Addr: "10.0.0.2:80"})
+			time.Sleep(time.Minute)
+			if in.stops != 1 || snapshots != 1 || len(w.Known()) != 0 {
+				t.Errorf("%s: ended %d times, %d snapshots, known are %v", name, in.stops, snapshots, w.Known())
+			}
+		})
 	}
 }

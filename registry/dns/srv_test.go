@@ -28,6 +28,9 @@ func TestLookupSRV(t *testing.T) {
 		"_backup._tcp.example.test": {srv: []string{"2 9 80 r1.example.test.", "1 3 81 r2.example.test."}, ttl: 7},
 		"_alias._tcp.example.test":  {alias: "far.example.test", short: 3, srv: []string{"1 5 80 r1.example.test."}, ttl: 7},
 		"_none._tcp.example.test":   {srv: []string{"0 0 0 ."}, ttl: 7},
+		"_closed._tcp.example.test": {srv: []string{"1 5 0 r1.example.test.", "2 3 81 r2.example.test."}, ttl: 7},
+		"_last._tcp.example.test":   {srv: []string{"65535 5 80 r1.example.test."}, ttl: 7},
+		"_odd._tcp.example.test":    {srv: []string{"1 5 80 r1.example.test.", "1 5 81 r1/.example.test."}, ttl: 7},
 		"_many._tcp.example.test":   {srv: many, ttl: 7, long: true},
 		"_empty._tcp.example.test":  {},
 		"_sick._tcp.example.test":   {rcode: dnsmessage.RCodeServerFailure},
@@ -45,6 +48,9 @@ func TestLookupSRV(t *testing.T) {
 		{"_backup", "[{r2.example.test:81 3}]", 1, 7 * time.Second},
 		{"_alias", "[{r1.example.test:80 5}]", 1, 3 * time.Second},
 		{"_none", "[]", 0, 7 * time.Second},
+		{"_closed", "[{r2.example.test:81 3}]", 1, 7 * time.Second},
+		{"_last", "[{r1.example.test:80 5}]", 1, 7 * time.Second},
+		{"_odd", "[{r1.example.test:80 5}]", 1, 7 * time.Second},
 		{"_many", "[{r.example.test:1000 1} {", maxAddrs, 7 * time.Second},
 		{"_empty", "[]", 0, -1},
 		{"_sick", "[]", 0, -1},
@@ -108,6 +114,21 @@ func TestSRV(t *testing.T) {
 	heir.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
 	for e := receive(t, got); len(e) != 1 || e[0].Addr != "10.0.0.5:82"; e = receive(t, got) {
 		t.Logf("in another process: %v", e)
+	}
+}
+
+// TestMaxTargets: names of SRV records stand for at most MaxListed targets.
+func TestMaxTargets(t *testing.T) {
+	known := Known{}
+	var all []registry.Endpoint
+	for i := range registry.MaxListed/maxAddrs + 2 {
+		host := fmt.Sprintf("_%d._tcp.test", i)
+		known[host] = name{targets: slices.Repeat([]Target{{"a.test:80", 1}}, maxAddrs)}
+		all = append(all, registry.Endpoint{Addr: host})
+	}
+	w := &watch{in: registry.NewSnapshot("s", registry.SourceLive, time.Now(), all)}
+	if n := len(w.listed(known)); n != registry.MaxListed {
+		t.Errorf("%d targets", n)
 	}
 }
 
