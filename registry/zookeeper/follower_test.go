@@ -264,6 +264,42 @@ func TestCacheAtStart(t *testing.T) {
 	}
 }
 
+// TestForeignCache: the cache of another ZooKeeper, or of another service by the same name, is not used.
+func TestForeignCache(t *testing.T) {
+	s := newStore(t)
+	link := cutlink.To(t, s.addr)
+	dir := t.TempDir()
+	cached := func(o *Options) { o.CacheDir = dir }
+	provider := providerPath(hello, "dubbo://10.0.0.1:1/a")
+	s.set(provider, "")
+	r := s.make(s.addr, grace, cached)
+	registrytest.Watch(t, r, hello).WaitAddrs("10.0.0.1:1")
+	r.Close()
+	s.delete(provider)
+	for name, other := range map[string]*Registry{
+		"another address": s.openAt(link.Addr(), grace, cached),
+		"another group":   s.open(all(cached, func(o *Options) { o.Group = "other" })),
+		"another version": s.open(all(cached, as(Service{Version: "2"}))),
+	} {
+		if snap := registrytest.Watch(t, other, hello).Wait("a list", func(*registry.Snapshot) bool { return true }); len(snap.Endpoints) > 0 {
+			t.Errorf("%s: in use are %s", name, text(snap.Endpoints))
+		}
+	}
+	registrytest.Watch(t, s.open(cached), hello).WaitAddrs("10.0.0.1:1")
+}
+
+// TestDefaults: the defaults are those of Dubbo.
+func TestDefaults(t *testing.T) {
+	r, err := New(Options{Servers: []string{"127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.opt.SessionTimeout != 10*time.Second || r.root != "/dubbo" || r.grace != grace {
+		t.Errorf("%v, %s, %v", r.opt.SessionTimeout, r.root, r.grace)
+	}
+}
+
 // TestCacheIsDropped: endpoints of the cache that ZooKeeper lacks do not stay for ever, and the registry counts them meanwhile.
 func TestCacheIsDropped(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -696,8 +732,12 @@ func TestReduced(t *testing.T) {
 			all = append(all, registry.Endpoint{Addr: fmt.Sprint(i), Weight: w})
 		}
 		var got []int
+		before := slices.Clone(all)
 		for _, e := range reduced(all) {
 			got = append(got, e.Weight)
+		}
+		if heavier(all); !slices.Equal(all, before) {
+			t.Errorf("%v: the weights before are changed: %v", c.weights, all)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.weights, got, c.want)

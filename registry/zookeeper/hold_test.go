@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,16 @@ func TestHold(t *testing.T) {
 			if strings.Join(got, " ") != s.use {
 				t.Errorf("%s, step %d: use %v, want %s", name, i, got, s.use)
 			}
-			if !wake.IsZero() && !wake.After(now) {
+			// The result is the same until wake, and what is held is dropped then.
+			after := func(at time.Time) int {
+				later := h
+				later.held = maps.Clone(h.held)
+				use, _ := later.settle(live, nil, at, 30*time.Second)
+				return len(use)
+			}
+			if end := begin.Add(time.Hour); wake.IsZero() && after(end) != len(use) {
+				t.Errorf("%s, step %d: changes without a wake", name, i)
+			} else if !wake.IsZero() && (!wake.After(now) || after(wake.Add(-1)) != len(use) || after(wake) != len(live)) {
 				t.Errorf("%s, step %d: wakes at %v", name, i, wake.Sub(begin))
 			}
 		}

@@ -2,12 +2,15 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/zktest"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
@@ -53,8 +56,12 @@ func TestUnreadableKeys(t *testing.T) {
 					makeStale(m)
 					synctest.Wait()
 				}
+				begin := time.Now().Add(-5 * time.Second)
 				if n := readsIn(20 * unreadablePause); n < 20 || n > 21 {
 					t.Errorf("%d reads in 20 pauses", n)
+				}
+				if since, err := m.failure(); err != errChildren || !since.Equal(begin) {
+					t.Errorf("%v since %v after the first read", err, since.Sub(begin))
 				}
 				m.mu.Lock()
 				result = value{}
@@ -188,4 +195,136 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 	m.pump()
 	m.mu.Unlock()
 	look()
+}
+
+// TestFailure: of several keys that can't be read, the condition has the first one by its path.
+func TestFailure(t *testing.T) {
+	m := newMirror(t)
+	at := time.Unix(1, 0)
+	for i, path := range []string{"/c", "/a", "/b"} {
+		m.entries[key{path, true}] = &entry{value: value{err: fmt.Errorf("%s", path)}, failed: at.Add(time.Duration(i))}
+	}
+	m.entries[key{"/0", true}] = &entry{}
+	for range 20 { // in any order
+		if since, err := m.failure(); err == nil || err.Error() != "/a" || !since.Equal(at.Add(1)) {
+			t.Fatalf("%v since %v", err, since)
+		}
+	}
+}
+
+// TestReadsAtATime: no more than maxReads keys are read at a time, and all are read.
+func TestReadsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMirror(t)
+		now, most := 0, 0
+		m.read = func(context.Context, key) (value, error) {
+			m.mu.Lock()
+			now++
+			most = max(most, now)
+			m.mu.Unlock()
+			time.Sleep(time.Second)
+			m.mu.Lock()
+			now--
+			m.mu.Unlock()
+			return value{}, nil
+		}
+		m.connect(true)
+		f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+		for i := range 3 * maxReads {
+			m.use(f, key{fmt.Sprint("/", i), true})
+		}
+		time.Sleep(3*time.Second + time.Second/2)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if most != maxReads || len(f.missing) != 0 || m.reads != 0 {
+			t.Errorf("%d reads at a time; %d keys are missing, %d reads are on their way", most, len(f.missing), m.reads)
+		}
+	})
+}
+
+// TestDroppedKeys: keys that nobody uses any more do not keep others from being read, and the end of their reads says nothing of a later
+// connection.
+func TestDroppedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newFollower := func() *follower {
+			return &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+		}
+		m := newMirror(t)
+		var read []string
+		late := make(chan struct{})
+		m.read = func(_ context.Context, k key) (value, error) {
+			m.mu.Lock()
+			read = append(read, k.path)
+			m.mu.Unlock()
+			if k.path == "/late" {
+				<-late
+				return value{}, session.ErrLost
+			}
+			return value{}, nil
+		}
+		gone, stays := newFollower(), newFollower()
+		m.use(gone, key{"/gone", true})
+		m.use(stays, key{"/stays", true})
+		gone.stop(m)
+		m.connect(true)
+		synctest.Wait()
+		if len(read) != 1 || read[0] != "/stays" {
+			t.Errorf("read are %v", read)
+		}
+		gone = newFollower()
+		m.use(gone, key{"/late", true})
+		synctest.Wait()
+		gone.stop(m)
+		m.connect(false)
+		close(late)
+		synctest.Wait()
+		if !m.connected {
+			t.Error("the end of the connection before counts")
+		}
+	})
+}
+
+// TestReadKey: the bounds of a node, and which errors are of the node.
+func TestReadKey(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	for i := range maxChildren {
+		srv.Create(fmt.Sprint("/children/", i), "")
+	}
+	srv.Create("/data", strings.Repeat("x", maxData))
+	srv.Create("/denied", "")
+	srv.Protect("/denied", "me:secret")
+	read := func(path string, children bool) (value, error) {
+		return readKey(t.Context(), s.raw, key{path, children})
+	}
+	if v, err := read("/children", true); err != nil || v.err != nil || len(v.children) != maxChildren {
+		t.Errorf("%d children, %v, %v", len(v.children), v.err, err)
+	}
+	if v, err := read("/data", false); err != nil || v.err != nil || v.isLarge || len(v.data) != maxData {
+		t.Errorf("%d bytes, %v, %v", len(v.data), v.err, err)
+	}
+	srv.Create("/children/more", "")
+	if v, err := read("/children", true); err != nil || v.err != errChildren || len(v.children) != 0 {
+		t.Errorf("%d children, %v, %v", len(v.children), v.err, err)
+	}
+	srv.Create("/data", strings.Repeat("x", maxData+1))
+	if v, err := read("/data", false); err != nil || v.err != nil || !v.isLarge || v.data != "" {
+		t.Errorf("%d bytes, large %t, %v, %v", len(v.data), v.isLarge, v.err, err)
+	}
+	for _, children := range []bool{true, false} {
+		if v, err := read("/none", children); err != nil || v.err != nil || v.data != "" || v.children != nil {
+			t.Errorf("a missing node: %+v, %v", v, err)
+		}
+		if v, err := read("/denied", children); err != nil || !errors.Is(v.err, session.NoAuth) {
+			t.Errorf("a node that is denied: %+v, %v", v, err)
+		}
+	}
+	unconnected := session.New(session.Options{Servers: []string{srv.Addr()}})
+	if _, err := readKey(t.Context(), unconnected, key{"/data", false}); err != session.ErrLost {
+		t.Errorf("without a connection: %v", err)
+	}
+	srv.Refuse(int32(session.NoLogin))
+	if _, err := read("/data", false); err != session.NoLogin {
+		t.Errorf("without an account: %v", err)
+	}
 }

@@ -37,6 +37,8 @@ func TestParseProvider(t *testing.T) {
 		"the last of two":    {url.QueryEscape("dubbo://10.0.0.1:1/a?version=1&version=2"), provider{scheme: "dubbo", addr: "10.0.0.1:1", weight: 100, version: "2"}},
 		"zone and node":      {url.QueryEscape("dubbo://10.0.0.1:1/a?zone=z&remora.node=n"), provider{scheme: "dubbo", addr: "10.0.0.1:1", weight: 100, zone: "z", node: "n"}},
 		"empty parameters":   {url.QueryEscape("dubbo://10.0.0.1:1/a?&&=&x&group=g&"), provider{scheme: "dubbo", addr: "10.0.0.1:1", weight: 100, group: "g"}},
+		"the last port":      {"dubbo://10.0.0.1:65535", provider{scheme: "dubbo", addr: "10.0.0.1:65535", weight: 100}},
+		"as long as it may":  {"dubbo://10.0.0.1:1/" + strings.Repeat("a", maxURL-19), provider{scheme: "dubbo", addr: "10.0.0.1:1", weight: 100}},
 		"category providers": {url.QueryEscape("dubbo://10.0.0.1:1/a?category=providers"), provider{scheme: "dubbo", addr: "10.0.0.1:1", weight: 100}},
 	} {
 		if got := parseProvider(c.name); got != c.want {
@@ -65,7 +67,7 @@ func TestShown(t *testing.T) {
 		{url.QueryEscape("dubbo://[2001:db8::1]:1/a?token=secret"), "dubbo://[2001:db8::1]:1/a"},
 		{url.QueryEscape("dubbo://10.0.0.1?token=secret"), "dubbo://10.0.0.1:0/"},
 		{"%zz?token=secret", "a text of 16 bytes"}, {"token=secret", "a text of 12 bytes"}, {"me:secret", "a text of 9 bytes"},
-		{"broken", "broken"}, {"", "a text of 0 bytes"},
+		{"broken", "broken"}, {"", "a text of 0 bytes"}, {"dubbo://10.0.0.1:0/a", "dubbo://10.0.0.1:0/a"}, {"dubbo://:1/a", "a text of 12 bytes"},
 	} {
 		got := shown(c.name)
 		if strings.Contains(got, "secret") {
@@ -94,8 +96,19 @@ func TestParseInstance(t *testing.T) {
 			t.Errorf("%.80q is accepted as %+v", data, i)
 		}
 	}
-	if i := parseInstance(`{"address":"10.0.0.1","enabled":false}`); i.err != nil || i.weight != 0 {
-		t.Errorf("not enabled: %+v", i)
+	ports := `{"address":"10.0.0.1","payload":{"metadata":{"dubbo.endpoints":"[` + strings.Repeat("{},", maxPorts-1) + `{}]"}}}`
+	for data, weight := range map[string]int{
+		`{"address":"10.0.0.1"}`: 100, `{"address":"10.0.0.1","enabled":true}`: 100, `{"address":"10.0.0.1","enabled":false}`: 0, ports: 100,
+		`{"address":"10.0.0.1","payload":{"metadata":{"weight":"7"}}}`: 7, `{"address":"10.0.0.1","enabled":false,"payload":{"metadata":{"weight":"7"}}}`: 0,
+	} {
+		if i := parseInstance(data); i.err != nil || i.weight != weight {
+			t.Errorf("%.80s: %+v, want the weight %d", data, i, weight)
+		}
+	}
+	for data, services := range map[string]int{`{"services":{}}`: 0, `{"services":{"a":{},"b":{}}}`: 2, `{}`: -1, `null`: -1, `{"services":{"a":{},"b":7}}`: -1, "": -1} {
+		if r := parseRevision(data); (r.err != nil) != (services < 0) || r.err == nil && len(r.services) != services {
+			t.Errorf("%s: %+v", data, r)
+		}
 	}
 }
 
@@ -105,7 +118,7 @@ func TestMatches(t *testing.T) {
 		matches   bool
 	}{
 		{"", "", true}, {"", "g", false}, {"g", "", false}, {"g", "g", true}, {"*", "", true}, {"*", "g", true}, {"a,b", "b", true},
-		{"a, b", "b", true}, {"a,b", "c", false}, {"a,b", "", false}, {"", "0.0.0", true}, {"0.0.0", "", true}, {"1.0", "1.0.0", false},
+		{"a, b", "b", true}, {"a,b", "c", false}, {"a,b", "", false}, {"a,,b", "", false}, {"", "0.0.0", true}, {"0.0.0", "", true}, {"1.0", "1.0.0", false},
 	} {
 		if got := matches(c.want, c.has); got != c.matches {
 			t.Errorf("%q, %q: %t", c.want, c.has, got)

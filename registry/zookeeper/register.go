@@ -99,6 +99,7 @@ func (h *handle) Pause(op context.Context) { h.backoff.Wait(op) }
 // Keep implements pursuit.Registrant.
 func (h *handle) Keep(op context.Context) {
 	claimed := int64(0) // the session in which the node was taken over; it is taken over once per session
+	isTold := false     // the log has said since the last success why the registration fails
 	for op.Err() == nil {
 		err := h.keep(op, &claimed)
 		if op.Err() != nil {
@@ -106,9 +107,11 @@ func (h *handle) Keep(op context.Context) {
 		}
 		if err == nil {
 			h.backoff.Reset()
+			isTold = isTold && h.Err() != nil
 			continue
 		}
-		if h.Err() == nil {
+		if !isTold {
+			isTold = true
 			h.r.log.Warn("registration failed, will retry", "service", h.service, "code", codeOf(err), "error", err)
 		}
 		h.Settle(op, registry.Pending, err)

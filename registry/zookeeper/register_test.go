@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/internal/zktest"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/registrytest"
+	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
 func at(addr string, weight int) registry.Registration {
@@ -256,5 +258,59 @@ func TestCloseInOutage(t *testing.T) {
 	}
 	if len(slices.DeleteFunc(srv.Paths(), func(p string) bool { return !strings.Contains(p, "10.0.0.2") })) > 0 {
 		t.Error("a record was written")
+	}
+}
+
+// TestRegisterRefused: a registration says why it is refused, until it is not, and the log says it once, also if there was no connection
+// at first.
+func TestRegisterRefused(t *testing.T) {
+	srv := zktest.Start(t)
+	var log said
+	s := storeAt(t, srv.Addr())
+	r := s.open(logTo(&log))
+	rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Fail(rec.path(), int32(session.NoAuth))
+	h := r.Register(at("10.0.0.1:80", 1))
+	eventually.True(t, "a refusal", func() bool { return h.State() == registry.Pending && h.Err() == session.NoAuth })
+	srv.Fail(rec.path(), 0)
+	waitState(t, h, registry.Registered)
+	if h.Err() != nil || log.count("registration failed") != 1 || log.count("msg=registered") != 1 {
+		t.Errorf("%v; the log has %s", h.Err(), log.text.String())
+	}
+	srv.Freeze(true) // a changed value can't be put
+	h.Change(at("10.0.0.1:80", 2))
+	if h.State() != registry.Pending {
+		t.Errorf("changed, and %v", h.State())
+	}
+	srv.Freeze(false)
+	waitState(t, h, registry.Registered)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestOwners: the nodes above a record outlive its session, and a registration remembers its last sessions.
+func TestOwners(t *testing.T) {
+	srv := zktest.Start(t)
+	h := storeAt(t, srv.Addr()).open(nil).Register(at("10.0.0.1:80", 1)).(*handle)
+	waitState(t, h, registry.Registered)
+	for dir := path.Dir(h.record.path()); dir != "/"; dir = path.Dir(dir) {
+		if srv.Owner(dir) != 0 {
+			t.Errorf("%s belongs to session %d", dir, srv.Owner(dir))
+		}
+	}
+	const sessions = 2 * maxOwners
+	other := &handle{r: h.r}
+	for id := range int64(sessions) {
+		for range 2 {
+			if err := other.put(t.Context(), h.record, id, &id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(other.owners) != maxOwners || other.owners[0] != sessions-maxOwners || other.owners[maxOwners-1] != sessions-1 || len(other.written) != 1 {
+		t.Errorf("the sessions are %v, the records %v", other.owners, other.written)
 	}
 }

@@ -52,6 +52,18 @@ func TestTLS(t *testing.T) {
 	}
 	addr := secure.Addr().String()
 	registrytest.Watch(t, s.openAt(addr, grace, trusting(ca)), hello).WaitAddrs("10.0.0.1:1")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.PEM)
+	for name, isProven := range map[string]bool{"": true, "127.0.0.1": true, "other.test": false} {
+		config := &tls.Config{RootCAs: pool, ServerName: name}
+		c, err := dialTLS(t.Context(), addr, config)
+		if (err == nil) != isProven || config.ServerName != name {
+			t.Errorf("the name %q: %v; the configuration has %q", name, err, config.ServerName)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
 	other := s.openAt(addr, grace, trusting(stranger))
 	eventually.True(t, "an error", func() bool { now := other.Condition(); return !now.Up && now.Err != nil && now.Code != "" })
 }
