@@ -25,6 +25,33 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestValue: which values are used, and what for. Metadata that is not an object is another system's.
+func TestValue(t *testing.T) {
+	const addr = `{"Addr":"10.0.0.1:080"`
+	large := addr + `}` + strings.Repeat(" ", maxValue-len(addr)-1)
+	plain := registry.Endpoint{Addr: "10.0.0.1:80", Weight: 1}
+	heavy := registry.Endpoint{Addr: "10.0.0.1:80", Weight: registry.MaxWeight}
+	for value, want := range map[string]registry.Endpoint{ // the zero value means an error
+		addr + `}`: plain, addr + `,"Metadata":null}`: plain, addr + `,"Metadata":"{"}`: plain, addr + `,"Metadata":[1]}`: plain, addr + `,"Metadata":{}}`: plain,
+		addr + `,"Metadata":{"weight":0}}`: plain, addr + `,"Metadata":{"weight":65536}}`: heavy, addr + `,"Metadata":{"weight":65535}}`: heavy,
+		addr + `,"Metadata":{"weight":-1}}`: {}, addr + `,"Metadata":{"weight":"1"}}`: {}, addr + `,"Op":1}`: {}, addr: {}, `{}`: {}, large: plain, large + " ": {},
+	} {
+		if got, err := decode([]byte(value), nil); got != want || (err != nil) != (want == registry.Endpoint{}) {
+			t.Errorf("%.60s of %d bytes: %+v, %v", value, len(value), got, err)
+		}
+	}
+	for weight, isValid := range map[int]bool{-1: false, 0: true, 1: true, registry.MaxWeight: true, registry.MaxWeight + 1: false} {
+		if _, err := encode(registry.Registration{Addr: "10.0.0.1:80", Weight: weight}, nil); (err == nil) != isValid {
+			t.Errorf("weight %d: %v", weight, err)
+		}
+	}
+	for name, isValid := range map[string]bool{"": false, "/": false, "/a": false, "a/": false, "a": true, "a/b": true} {
+		if err := checkService(name); (err == nil) != isValid {
+			t.Errorf("service %q: %v", name, err)
+		}
+	}
+}
+
 // FuzzValue decodes any bytes as the value of a key. The decoded endpoint must be
 // valid, and encode to a value with the same endpoint.
 func FuzzValue(f *testing.F) {

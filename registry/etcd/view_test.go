@@ -76,6 +76,9 @@ func TestViewRules(t *testing.T) {
 				if at := start.Add(time.Duration(s.wake) * time.Second); s.wake == 0 && !wake.IsZero() || s.wake != 0 && !wake.Equal(at) {
 					t.Errorf("step %d (%+v): wake %v after the start", i, s, wake.Sub(start))
 				}
+				if kept := len(v.current) - len(v.live); v.kept() != kept || v.holding() != (kept > 0) {
+					t.Errorf("step %d (%+v): %d are kept, want %d", i, s, v.kept(), kept)
+				}
 				before = got
 			}
 		})
