@@ -168,6 +168,18 @@ func TestResponseBytes(t *testing.T) {
 	}
 }
 
+// TestDecoderStops: after a value that is not there all values are zero. A length below 0 is no length, but for -1.
+func TestDecoderStops(t *testing.T) {
+	d := decoder{b: wire(1)}
+	if long, short := d.int64(), d.int32(); long != 0 || short != 0 || d.err != ErrFormat {
+		t.Errorf("%d, %d, %v", long, short, d.err)
+	}
+	d = decoder{b: wire(-2, 7)}
+	if b, next := d.bytes(), d.int32(); b != nil || next != 0 || d.err != ErrFormat {
+		t.Errorf("%v, %d, %v", b, next, d.err)
+	}
+}
+
 // TestReplaceFails: the error of a replacement is that of the operation that made the other one fail.
 func TestReplaceFails(t *testing.T) {
 	failure := func(code Code) []byte { return wire(-1, false, int(code), int(code)) }
