@@ -60,12 +60,9 @@ func (c *Client) Judge(name []byte) Verdict {
 }
 
 // Believed returns the end of a list of addresses, as in X-Forwarded-For, that trusted proxies
-// have written. Further left anybody may have written. The first address of the result is the
-// client of the outermost trusted proxy.
+// have written, if the client is Trusted. Further left anybody may have written. The first address of
+// the result is the client of the outermost trusted proxy.
 func (c *Client) Believed(list []byte) []byte {
-	if c.policy == nil || c.policy.trust.All {
-		return list
-	}
 	trust := &c.policy.trust
 	rest := list
 	for hops := 1; ; hops++ {

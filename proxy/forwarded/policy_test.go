@@ -10,9 +10,10 @@ import (
 func TestBelieved(t *testing.T) {
 	const from = "10.0.0.1:5000"
 	for _, c := range []struct {
-		trust      []string
+		trust      []string // nil means all
 		list, want string
 	}{
+		{nil, "a, b, ", "a, b, "},
 		{[]string{"1"}, "a", "a"},
 		{[]string{"1"}, "evil, a", "a"},
 		{[]string{"1"}, "evil,a ", "a "},
@@ -26,7 +27,7 @@ func TestBelieved(t *testing.T) {
 		{[]string{"10.0.0.0/8", "2001:db8::/32"}, "evil, ::1, 2001:db8::7, [2001:db8::8]:80", "::1, 2001:db8::7, [2001:db8::8]:80"},
 		{[]string{"10.0.0.0/8"}, "evil, ::1, ::ffff:10.1.1.1", "::1, ::ffff:10.1.1.1"},
 	} {
-		client := New(&config.Forwarded{Trust: c.trust}, false).Client(from)
+		client := New(&config.Forwarded{Trust: c.trust}, c.trust == nil).Client(from)
 		if !client.Trusted {
 			t.Errorf("trust %q: %s is not trusted", c.trust, from)
 		}
@@ -90,6 +91,7 @@ func TestJudge(t *testing.T) {
 		{config.UnderscoresKeep, []string{"1"}, "X-Real-Ip", Keep},
 		{config.UnderscoresKeep, []string{"1"}, "X_Forwarded_For", Remove},
 		{config.UnderscoresDrop, []string{"1"}, "a_b", Remove},
+		{config.UnderscoresDrop, []string{"1"}, "_a", Remove},
 		{config.UnderscoresReject, nil, "a_b", Reject},
 		{config.UnderscoresReject, nil, "X_Real_IP", Reject},
 		{config.UnderscoresReject, nil, "X-Real-IP", Remove},
