@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -337,16 +339,72 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// TestOwner: a directory belongs to the user or to root, and not to another user.
+func TestOwner(t *testing.T) {
+	dir, owner := t.TempDir(), os.Geteuid()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if owner == 0 {
+		owner = 7
+		if err := os.Chown(dir, owner, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		dir  string
+		user int
+		want error
+	}{
+		{dir, owner, nil}, {dir, owner + 1, ErrExposed}, {dir, 0, ErrExposed}, {"/", owner, nil}, {dir + "/none", owner, os.ErrNotExist},
+	} {
+		if err := checkDirectory(c.dir, c.user); !errors.Is(err, c.want) {
+			t.Errorf("%s for user %d: %v, want %v", c.dir, c.user, err, c.want)
+		}
+	}
+}
+
+// TestCloseWhileAccepting: a connection that arrives as the Listener closes ends with it.
+func TestCloseWhileAccepting(t *testing.T) {
+	path := socketPath(t)
+	d := openAt(t, path)
+	d.closed = true // Close has seen no connection yet
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	accepted := make(chan error, 1)
+	go func() { _, err := d.Accept(); accepted <- err }()
+	if err := c.Hear(Ready); !errors.Is(err, ErrEnded) {
+		t.Errorf("the connection: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := receive(t, accepted); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+}
+
 // TestOutlive: Outlive returns at the end of the other process, and of its context.
 func TestOutlive(t *testing.T) {
 	predecessor, successor := connect(t)
-	returned := make(chan struct{})
-	go func() { successor.Outlive(t.Context()); close(returned) }()
-	predecessor.Close()
-	<-returned
+	var ended atomic.Bool
+	go func() {
+		for range 1000 { // meanwhile Outlive would return
+			runtime.Gosched()
+		}
+		ended.Store(true)
+		predecessor.Close()
+	}()
+	if successor.Outlive(t.Context()); !ended.Load() {
+		t.Error("it returned before the end of the other process")
+	}
 	_, successor = connect(t)
+	_ = successor.SetDeadline(time.Time{})
 	ctx, cancel := context.WithCancel(t.Context())
-	returned = make(chan struct{})
+	returned := make(chan struct{})
 	go func() { successor.Outlive(ctx); close(returned) }()
 	cancel()
 	<-returned
@@ -383,7 +441,7 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestStaleSocket: a process can open the path of a process that was killed.
+// TestStaleSocket: a process can open the path of a process that was killed, and removes no socket of another one.
 func TestStaleSocket(t *testing.T) {
 	path := socketPath(t)
 	d := openAt(t, path)
@@ -393,8 +451,17 @@ func TestStaleSocket(t *testing.T) {
 	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNobody) {
 		t.Errorf("%v", err)
 	}
-	openAt(t, path)
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid()) // of a process with this ID that was killed before its Listen had ended
+	must.WriteFile(t, temporary, "")
+	d = openAt(t, path)
 	if _, err := Dial(t.Context(), path); err != nil {
 		t.Error(err)
+	}
+	must.WriteFile(t, temporary, "") // of a process in another container, which has the same ID
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(temporary); err != nil {
+		t.Errorf("Close has removed what belongs to another process: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func Listen(path string) (*Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+	if err := checkDirectory(filepath.Dir(path), os.Geteuid()); err != nil {
 		return nil, err
 	}
 	// Renaming a socket replaces an older one without a gap.
@@ -83,15 +83,15 @@ func Listen(path string) (*Listener, error) {
 	return l, nil
 }
 
-// checkDirectory returns ErrExposed unless dir is a directory of this user, or of
+// checkDirectory returns ErrExposed unless dir is a directory of a user, or of
 // root, to which no other user can write.
-func checkDirectory(dir string) error {
+func checkDirectory(dir string, user int) error {
 	info, err := os.Lstat(dir) // a symbolic link could change after the check
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
-	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || owner != 0 && owner != uint32(os.Geteuid()) {
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || owner != 0 && owner != uint32(user) {
 		return fmt.Errorf("%w: %s", ErrExposed, dir)
 	}
 	return nil
