@@ -93,16 +93,20 @@ func TestReader(t *testing.T) {
 		{"the largest", inRecords(message(MaxSize-headerSize-recordHeader), maxFragment), true, "", 0},
 		{"one byte too large", inRecords(message(MaxSize-headerSize-recordHeader+1), maxFragment), false, "more than 16384 bytes", alertRecordOverflow},
 		{"said to be too large", record(recordHandshake, []byte{typeClientHello, 0, 0x40, 1}), false, "a ClientHello of 16385 bytes", alertDecodeError},
+		{"said to be large", record(recordHandshake, []byte{typeClientHello, 0, 0x40, 0}), false, "", 0},
 		{"with more behind it", append(bytes.Clone(real), make([]byte, MaxSize)...), false, "more than 16384 bytes", alertRecordOverflow},
 		{"nothing", nil, false, "", 0},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), false, ErrNotTLS.Error(), 0},
 		{"a byte of a link", []byte("\x8d"), false, ErrNotTLS.Error(), 0},
 		{"SSL 2", []byte{0x80, 0x2e, 1, 3, 1}, false, ErrNotTLS.Error(), 0},
 		{"text after the first byte", []byte("\x16GET"), false, ErrNotTLS.Error(), 0},
+		{"a version", []byte{recordHandshake, maxVersion - 1}, false, "", 0},
+		{"no version", []byte{recordHandshake, maxVersion}, false, ErrNotTLS.Error(), 0},
 		{"an alert", Alert(40), false, ErrNotTLS.Error(), 0},
 		{"another message", record(recordHandshake, []byte{2, 0, 0, 1, 0}), false, "no ClientHello", alertUnexpectedMessage},
 		{"an empty record", record(recordHandshake, nil), false, "0 bytes", alertUnexpectedMessage},
 		{"a long record", []byte{recordHandshake, 3, 1, 0x40, 1}, false, "a record of 16385 bytes", alertRecordOverflow},
+		{"the longest record", []byte{recordHandshake, 3, 1, 0x40, 0}, false, "", 0},
 		{"another record within", append(record(recordHandshake, real[recordHeader:50]), Alert(0)...), false, "another record", alertUnexpectedMessage},
 		{"two messages in a record", record(recordHandshake, append(message(2), 1)), false, "behind", alertUnexpectedMessage},
 	} {
@@ -116,6 +120,13 @@ func TestReader(t *testing.T) {
 				t.Errorf("alert %d, want %d", bad.Alert, c.alert)
 			}
 		})
+	}
+}
+
+// TestAlert: an alert is a record of two bytes, and fatal (RFC 5246, sections 6.2.1 and 7.2).
+func TestAlert(t *testing.T) {
+	if got, want := Alert(UnrecognizedName), []byte{21, 3, 3, 0, 2, 2, 112}; !bytes.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
