@@ -37,6 +37,8 @@ var testers = map[string][]string{
 	"proxy/identity":      {"proxy/allow"},
 	"proxy/mux":           {"proxy/upstream/dubbo"},
 	"proxy/race":          {"proxy/exchange", "proxy/telemetry/trace"},
+	"proxy/reactor/epoll": {"proxy/reactor/kernel"},
+	"proxy/reactor/gnet":  {"proxy/reactor/kernel"},
 	"proxy/service":       {"proxy/exchange"},
 	"proxy/upstream/link": {"proxy/downstream/link", "proxy/exchange"},
 }

@@ -114,7 +114,8 @@ func (p *Poller) Run(t kernel.Turns) {
 
 // wait waits as w says, and returns the number of events. It may return 0 early.
 func (p *Poller) wait(w kernel.Wait) int {
-	n, errno := 0, syscall.Errno(0)
+	var n int
+	var errno syscall.Errno
 	switch {
 	case w.Limit == 0:
 		n, errno = p.poll()

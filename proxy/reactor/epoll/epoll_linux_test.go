@@ -2,7 +2,9 @@ package epoll
 
 import (
 	"fmt"
+	"os"
 	"regexp"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -60,6 +62,88 @@ func TestRestAlloc(t *testing.T) {
 	}
 }
 
+// TestInterrupted: a signal ends a wait, without an event.
+func TestInterrupted(t *testing.T) {
+	for _, rest := range []bool{false, true} {
+		p, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		thread, events := make(chan int), make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			thread <- unix.Gettid()
+			events <- p.wait(kernel.Wait{Limit: -1, Rest: rest})
+		}()
+		tid, deadline := <-thread, time.After(time.Minute)
+		for ended := false; !ended; {
+			if err := unix.Tgkill(os.Getpid(), tid, unix.SIGURG); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case n := <-events:
+				if ended = true; n != 0 {
+					t.Errorf("%d events", n)
+				}
+			case <-deadline:
+				t.Fatal("the wait has not ended")
+			default:
+			}
+		}
+	}
+}
+
+// TestInherited: a process that this one starts gets no descriptor of a Poller.
+func TestInherited(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, fd := range []int{p.fd, p.eventfd} {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("descriptor %d has the flags %x, %v", fd, flags, err)
+		}
+	}
+}
+
+// watched returns what p watches fd for, as the kernel says it.
+func watched(t *testing.T, p *Poller, fd int) uint64 {
+	t.Helper()
+	info := must.ReadFile(t, fmt.Sprintf("/proc/self/fdinfo/%d", p.fd))
+	found := regexp.MustCompile(fmt.Sprintf(`tfd: *%d events: *([0-9a-f]+)`, fd)).FindSubmatch(info)
+	if found == nil {
+		t.Fatalf("no descriptor %d in %q", fd, info)
+	}
+	events, err := strconv.ParseUint(string(found[1]), 16, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// TestSharedByAll: without EPOLLEXCLUSIVE, which the kernel refuses for an epoll instance, a Poller watches for input.
+func TestSharedByAll(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	other, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := p.Add(other.fd, kernel.Input|kernel.Shared); err != nil {
+		t.Fatal(err)
+	}
+	if events, want := watched(t, p, other.fd), uint64(flags(kernel.Input)); events&want != want || events&unix.EPOLLEXCLUSIVE != 0 {
+		t.Errorf("events %x, want those of %x", events, want)
+	}
+}
+
 // TestShared: the kernel wakes one of the Pollers that watch a listening socket.
 func TestShared(t *testing.T) {
 	p, err := Open()
@@ -76,13 +160,7 @@ func TestShared(t *testing.T) {
 	if err := p.Add(fd, kernel.Input|kernel.Shared); err != nil {
 		t.Fatal(err)
 	}
-	info := must.ReadFile(t, fmt.Sprintf("/proc/self/fdinfo/%d", p.fd))
-	found := regexp.MustCompile(fmt.Sprintf(`tfd: *%d events: *([0-9a-f]+)`, fd)).FindSubmatch(info)
-	if found == nil {
-		t.Fatalf("no descriptor %d in %q", fd, info)
-	}
-	events, err := strconv.ParseUint(string(found[1]), 16, 32)
-	if want := uint64(unix.EPOLLIN | unix.EPOLLET | unix.EPOLLEXCLUSIVE); err != nil || events&want != want {
-		t.Errorf("events %x, want those of %x; %v", events, want, err)
+	if events, want := watched(t, p, fd), uint64(unix.EPOLLIN|unix.EPOLLET|unix.EPOLLEXCLUSIVE); events&want != want {
+		t.Errorf("events %x, want those of %x", events, want)
 	}
 }
