@@ -15,7 +15,7 @@ const (
 	asServer = x509.ExtKeyUsageServerAuth
 )
 
-// issuer issues certificates that begin an hour ago and end in an hour.
+// issuer issues certificates that begin an hour ago and end in an hour, unless their templates say otherwise.
 type issuer struct {
 	t    testing.TB
 	root *mint.Certificate
@@ -30,7 +30,9 @@ func newIssuer(t testing.TB) issuer {
 func (i issuer) mint(template *x509.Certificate, by *mint.Certificate) *mint.Certificate {
 	i.t.Helper()
 	template.BasicConstraintsValid = true
-	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotBefore.IsZero() {
+		template.NotBefore = time.Now().Add(-time.Hour)
+	}
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(time.Hour)
 	}
@@ -86,17 +88,26 @@ func TestVerified(t *testing.T) {
 	}
 }
 
-// TestVerifiedEnds: a chain is remembered until the first of its certificates ends.
-func TestVerifiedEnds(t *testing.T) {
-	now, i := time.Now(), newIssuer(t)
-	between := i.mint(&x509.Certificate{IsCA: true, NotAfter: now.Add(time.Minute)}, i.root)
-	leaf := i.mint(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{asClient}}, between)
-	a, chain := i.authorities(), []*x509.Certificate{leaf.X509(), between.X509()}
-	if err := a.judge(chain, asClient, now); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.judge(chain, asClient, now.Add(2*time.Minute)); err == nil {
-		t.Error("it is good after its authority has ended")
+// TestVerifiedTimes: a remembered chain is good from when the last of its certificates begins until the first one ends.
+func TestVerifiedTimes(t *testing.T) {
+	now, i := time.Now().Truncate(time.Second), newIssuer(t)
+	begin, end := now.Add(-time.Minute), now.Add(time.Minute)
+	short := func() *x509.Certificate { return &x509.Certificate{NotBefore: begin, NotAfter: end} }
+	for name, templates := range map[string][2]*x509.Certificate{
+		"the authority": {short(), {}}, "the leaf": {{}, short()},
+	} {
+		of, template := templates[0], templates[1]
+		of.IsCA, template.ExtKeyUsage = true, []x509.ExtKeyUsage{asClient}
+		between := i.mint(of, i.root)
+		a, chain := i.authorities(), []*x509.Certificate{i.mint(template, between).X509(), between.X509()}
+		if err := a.judge(chain, asClient, now); err != nil {
+			t.Fatal(err)
+		}
+		for at, want := range map[time.Time]bool{begin.Add(-1): false, begin: true, end: true, end.Add(1): false} {
+			if err := a.judge(chain, asClient, at); (err == nil) != want {
+				t.Errorf("%s is short: at %s, from %s to %s: %v", name, at, begin, end, err)
+			}
+		}
 	}
 }
 
