@@ -41,6 +41,23 @@ func TestStamps(t *testing.T) {
 	}
 }
 
+// TestStampsOfAnyHash: the hashes that stand for no target are those of targets, too.
+func TestStampsOfAnyHash(t *testing.T) {
+	for hash := range uint64(leastTarget + 1) {
+		s := &Stamps{}
+		s.Expect(1)
+		if !s.InvalidatedSince(hash, 1) {
+			t.Errorf("%d: a target of which nothing is kept is known", hash)
+		}
+		if s.Keep(hash, 1, time.Hour); s.InvalidatedSince(hash, 1) {
+			t.Errorf("%d: the target is not known", hash)
+		}
+		if s.Invalidate(hash, 5); !s.InvalidatedSince(hash, 5) || s.InvalidatedSince(hash, 6) {
+			t.Errorf("%d: the invalidation was forgotten", hash)
+		}
+	}
+}
+
 // TestStampsFull: of too many targets those go that are kept for the shortest time, and what was asked for
 // before they come again is of no use.
 func TestStampsFull(t *testing.T) {
@@ -175,7 +192,20 @@ func TestStampsTwice(t *testing.T) {
 	set.target[0].Store(movingTarget)
 	s.Invalidate(hash, 6)
 	set.fill(0, hash, 4, time.Hour)
+	set.target[1].Store(movingTarget)
+	if set.fill(1, hash, 4, time.Hour); set.target[1].Load() != noTarget {
+		t.Error("a target that another loop has added has a second slot")
+	}
 	if !s.InvalidatedSince(hash, 5) || s.InvalidatedSince(hash, 7) {
 		t.Error("a slot that was being filled hides the invalidation")
+	}
+}
+
+// TestInvalidated: all loops of a process have the same stamps.
+func TestInvalidated(t *testing.T) {
+	p := &Process{Loops: 2}
+	one, other := New(p, 0, &turn{}, nil, 1), New(p, 1, &turn{}, nil, 1)
+	if all := one.Invalidated(); all == nil || all != other.Invalidated() || all != one.Invalidated() {
+		t.Error("loops have stamps of their own")
 	}
 }

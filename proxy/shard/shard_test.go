@@ -1,0 +1,83 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestConfigure: messages keep the limits with which they began. A body has no limit if it can become a stream.
+func TestConfigure(t *testing.T) {
+	s, _ := newShard(1, config.Limits{Buffered: mib, Message: 7, Header: 8, Headers: 9})
+	first, limits := s.BodyLimits(), protocol.Limits{Message: 7, Header: 8, Headers: 9}
+	if *first != limits || s.Via {
+		t.Errorf("bodies have the limits %+v; via %t", *first, s.Via)
+	}
+	s.Process.Streams = true
+	s.Configure(&config.Config{Limits: config.Limits{Buffered: mib, Message: 1}, Via: config.ViaOn})
+	if *first != limits || s.MessageLimits.Message != 1 || !s.Via {
+		t.Errorf("now the limits are %+v and before %+v; via %t", *s.MessageLimits, *first, s.Via)
+	}
+	if noLimit := (protocol.Limits{Message: protocol.NoLimit}); *s.BodyLimits() != noLimit {
+		t.Errorf("bodies that can become streams have the limits %+v", *s.BodyLimits())
+	}
+}
+
+// TestDraw: a share of the requests is drawn, whatever the share.
+func TestDraw(t *testing.T) {
+	s, _ := newShard(1, config.Limits{Buffered: mib, Message: mib})
+	const all = 10_000
+	for _, share := range []float64{0, 0.25, 0.75, 1} {
+		n := 0.0
+		for range all {
+			if s.Draw(share) {
+				n++
+			}
+		}
+		if n < 0.95*share*all || n > 1.05*share*all {
+			t.Errorf("%v of %d requests are drawn, want a share of %v", n, all, share)
+		}
+	}
+}
+
+// TestKeepScratch: a shard keeps the encoding buffer empty, unless that has become long.
+func TestKeepScratch(t *testing.T) {
+	for room, kept := range map[int]int{maxScratch: maxScratch, maxScratch + 1: 0} {
+		var o output
+		if o.KeepScratch(make([]byte, room)); cap(o.Scratch) != kept || len(o.Scratch) != 0 {
+			t.Errorf("of %d bytes %d are kept, %d of them in use", room, cap(o.Scratch), len(o.Scratch))
+		}
+	}
+}
+
+// TestDate: Date changes with the second of the clock, not of the loop.
+func TestDate(t *testing.T) {
+	s, l := newShard(1, config.Limits{Buffered: mib, Message: mib})
+	if s.DateValue() != nil || !s.Process.Now().IsZero() {
+		t.Error("there is a date without a clock")
+	}
+	start := time.Date(2026, 3, 29, 21, 59, 58, 250_000_000, time.FixedZone("", 7200))
+	read := 0
+	s.Process.WallClock = func() time.Time { read++; return start.Add(l.now) }
+	for _, c := range []struct {
+		at   time.Duration
+		want string
+		read int
+	}{
+		{0, "Sun, 29 Mar 2026 19:59:58 GMT", 1},
+		{750*time.Millisecond - 1, "Sun, 29 Mar 2026 19:59:58 GMT", 1},
+		{750 * time.Millisecond, "Sun, 29 Mar 2026 19:59:59 GMT", 2},
+		{1750*time.Millisecond - 1, "Sun, 29 Mar 2026 19:59:59 GMT", 2},
+		{time.Hour, "Sun, 29 Mar 2026 20:59:58 GMT", 3},
+	} {
+		l.now = c.at
+		if got := string(s.DateValue()); got != c.want || read != c.read {
+			t.Errorf("after %s: %s, the clock was read %d times", c.at, got, read)
+		}
+	}
+	if got := s.Process.Now(); !got.Equal(start.Add(time.Hour)) {
+		t.Errorf("it is %s", got)
+	}
+}
