@@ -404,10 +404,10 @@ func TestOutlive(t *testing.T) {
 	_, successor = connect(t)
 	_ = successor.SetDeadline(time.Time{})
 	ctx, cancel := context.WithCancel(t.Context())
-	returned := make(chan struct{})
-	go func() { successor.Outlive(ctx); close(returned) }()
+	returned := make(chan error, 1)
+	go func() { successor.Outlive(ctx); returned <- nil }()
 	cancel()
-	<-returned
+	_ = receive(t, returned)
 	if err := successor.Say(Ready); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is still open: %v", err)
 	}

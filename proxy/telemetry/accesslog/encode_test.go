@@ -99,6 +99,19 @@ func TestLength(t *testing.T) {
 	}
 }
 
+// TestExactLength: what is as long as a line may have it is whole.
+func TestExactLength(t *testing.T) {
+	for n, want := range map[int]int{maxPath: maxPath, maxPath + 1: maxPath} {
+		r := &Record{Request: Request{Path: bytes.Repeat([]byte("a"), n)}}
+		if got := strings.Count(line(r), "aaaa"); got != want/4 {
+			t.Errorf("of %d bytes about %d are left", n, got*4)
+		}
+		if got := formatted(t, "{path}", r); len(got) != want+len("\n") {
+			t.Errorf("of %d bytes %d are left", n, len(got)-1)
+		}
+	}
+}
+
 // FuzzEscape compares escape with encoding/json and package printable.
 func FuzzEscape(f *testing.F) {
 	var all []byte

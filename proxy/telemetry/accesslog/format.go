@@ -63,7 +63,7 @@ func (f *format) append(e *encoder, b []byte) []byte {
 
 // textValue is the placeholder of a text of at most maxBytes.
 func textValue[T string | []byte](maxBytes int, of func(r *Record, p *formatPart) T) *formatValue {
-	return &formatValue{6*maxBytes + 1, func(_ *encoder, b []byte, r *Record, p *formatPart) []byte {
+	return &formatValue{6 * maxBytes, func(_ *encoder, b []byte, r *Record, p *formatPart) []byte {
 		return appendValue(b, of(r, p), maxBytes, p.Quoted)
 	}}
 }

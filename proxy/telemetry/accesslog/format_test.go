@@ -50,7 +50,7 @@ func TestFormats(t *testing.T) {
 	if got, want := formatted(t, everything(), &Record{}), strings.Repeat("- ", 15)+"0 - - - - 0 0 0.000 0.000 0 0 0 false - \n"; got != want {
 		t.Errorf("of nothing: got\n%swant\n%s", got, want)
 	}
-	for client, want := range map[string]string{"[::1]:5": "::1\n", "@": "@\n"} {
+	for client, want := range map[string]string{"[::1]:5": "::1\n", "@": "@\n", ":5": ":5\n", "a:5": "a\n"} {
 		if got := formatted(t, "{client_ip}", &Record{Client: client}); got != want {
 			t.Errorf("of %s: %s", client, got)
 		}
@@ -115,6 +115,17 @@ func TestFormatLength(t *testing.T) {
 	}
 }
 
+// TestTextLength: the bound of a line has room for the text between its values.
+func TestTextLength(t *testing.T) {
+	const digits = 20
+	text := strings.Repeat("x", 500)
+	format := text + "{status}" + text
+	got := formatted(t, format, &Record{Status: -1 << 62})
+	if bound := newFormat(&config.AccessLog{Format: format}).longest; len(got) != 2*len(text)+digits+len("\n") || bound < len(got) {
+		t.Errorf("a line of %d bytes, the bound is %d", len(got), bound)
+	}
+}
+
 // TestOwnHeaders: a record that outlives its request keeps only the headers of the format.
 func TestOwnHeaders(t *testing.T) {
 	header := func(name, value string) protocol.Header {
@@ -131,11 +142,14 @@ func TestOwnHeaders(t *testing.T) {
 	}
 }
 
-// TestFormatAllocations: in steady state a line costs no allocation.
+// TestFormatAllocations: in steady state a line costs no allocation, and keeps no memory.
 func TestFormatAllocations(t *testing.T) {
 	e := encoder{format: newFormat(&config.AccessLog{Format: "combined"})}
 	r, b := example(), make([]byte, 0, batchSize)
 	if n := testing.AllocsPerRun(100, func() { e.append(b, r) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+	if e.record.Path != nil {
+		t.Error("the memory of a request is kept until the next line")
 	}
 }

@@ -31,3 +31,17 @@ func TestHashOfIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestHashOfVersions: sidecars of other versions sample the same ids.
+func TestHashOfVersions(t *testing.T) {
+	for id, want := range map[string]uint64{
+		"7": 0xd48c6614a492322d, "id 12345": 0x55b34c9de41f100c, "123456789": 0x3a95bbaa3ea3ccdf, "4bf92f3577b34da6a3ce929d0e0e4736": 0xc7efa9494a346641,
+	} {
+		if got := hash([]byte(id)); got != want {
+			t.Errorf("%s: %#x, want %#x", id, got, want)
+		}
+	}
+	if got := fractionOf(1 << 63); got != 0.5 {
+		t.Errorf("half of all is %v", got)
+	}
+}

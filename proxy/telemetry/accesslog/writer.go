@@ -58,9 +58,6 @@ func (w *Writer) Queue() *Queue { return w.queue }
 // Reopen opens the path again, for log rotation: the Writer changes files between two batches,
 // and keeps the old one after an error. Reopen doesn't wait for a write in progress.
 func (w *Writer) Reopen() error {
-	if w.path == Stdout || w.path == Stderr {
-		return nil
-	}
 	out, err := open(w.path)
 	if err != nil {
 		w.queue.counts.Errors.Add(1)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/racetest"
@@ -31,6 +33,7 @@ type disk struct {
 
 	begun    chan struct{} // gets a value at each write; nil if writes need not wait
 	released chan struct{} // lets the write go on
+	ended    chan struct{} // is closed with the file; nil if nobody waits
 }
 
 var errFull = errors.New("no space left")
@@ -55,6 +58,9 @@ func (d *disk) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	if d.ended != nil {
+		close(d.ended)
+	}
 	return nil
 }
 
@@ -343,6 +349,79 @@ func TestReopenFails(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir+".1", "access.log"))
 	if err != nil || fmt.Sprint(paths(t, string(text))) != "[/0]" {
 		t.Errorf("the old file has %q, %v", text, err)
+	}
+}
+
+// TestReopenAtOnce: Reopen closes the old file although no line follows, and a second Reopen the one that was not used yet.
+func TestReopenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	d := &disk{room: 1 << 20, begun: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+	q := NewQueue(0, 1, &Counts{})
+	w := start(path, &output{d}, q, &recorder{})
+	var f Feed
+	f.Use(q)
+	f.Add(numbered(0))
+	f.Flush()
+	<-d.begun // the Writer does not change files
+	for range 3 {
+		if err := w.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := opened(t, path); n != 1 {
+		t.Errorf("the new file is open %d times", n)
+	}
+	close(d.released)
+	select {
+	case <-d.ended:
+	case <-time.After(timeout):
+		t.Fatal("the old file is open")
+	}
+	if finish(t, w); opened(t, path) != 0 {
+		t.Error("the new file is open after the end")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^0o640 != 0 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// opened returns how many descriptors of this process a file has.
+func opened(t *testing.T, path string) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if at, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && at == path {
+			n++
+		}
+	}
+	return n
+}
+
+// TestStandardStreams: a standard stream has a descriptor of its own for the log, which no child gets. It can be reopened.
+func TestStandardStreams(t *testing.T) {
+	for path, stream := range map[string]*os.File{Stdout: os.Stdout, Stderr: os.Stderr} {
+		f, err := open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0)
+		if f.Fd() == stream.Fd() || f.Name() != stream.Name() || err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("%s: descriptor %d of %s, flags %x, %v", path, f.Fd(), f.Name(), flags, err)
+		}
+		w := start(path, &output{f}, NewQueue(0, 1, &Counts{}), &recorder{})
+		if err := w.Reopen(); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		finish(t, w)
+		if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: the descriptor is open after the end: %v", path, err)
+		}
+		if _, err := stream.Stat(); err != nil {
+			t.Errorf("%s: the stream itself is closed: %v", path, err)
+		}
 	}
 }
 
