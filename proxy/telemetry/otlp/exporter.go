@@ -114,10 +114,8 @@ func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Unlock()
 	close(e.closing)
 	e.begin.Do(func() { close(e.done) }) // if run was never started
-	stop := context.AfterFunc(ctx, e.cancel)
-	defer stop()
+	defer context.AfterFunc(ctx, e.cancel)()
 	<-e.done
-	e.cancel()
 	return ctx.Err()
 }
 

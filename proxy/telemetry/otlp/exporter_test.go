@@ -1,15 +1,19 @@
 package otlp
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,6 +146,73 @@ func TestExport(t *testing.T) {
 	if h.Get("Authorization") != "Bearer x" || h.Get("Content-Type") != "application/x-protobuf" {
 		t.Errorf("headers %v", h)
 	}
+	e.Put(record(1))
+	awaitStats(t, e, 3, 1, 0)
+}
+
+// The first record of a batch does not wait long for others.
+func TestBatchDelay(t *testing.T) {
+	c := newCollector(t, nil)
+	cfg := c.config()
+	cfg.Queue = 100
+	e := newExporter(t, cfg)
+	for n := range uint64(2) {
+		e.Put(one())
+		c.next()
+		awaitStats(t, e, 2*(n+1), 0, 0)
+	}
+	closeExporter(t, e)
+}
+
+// The connection to a receiver closes when another takes its place, and when the Exporter closes.
+func TestConnectionsClose(t *testing.T) {
+	e := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	var closed [2]chan struct{}
+	for i := range closed {
+		c := newCollector(t, nil)
+		c.Close()
+		c.Server = httptest.NewUnstartedServer(c)
+		closed[i] = make(chan struct{})
+		c.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateClosed {
+				close(closed[i])
+			}
+		}
+		c.Start()
+		t.Cleanup(c.Close)
+		e.Configure(c.config())
+		e.Put(record(1))
+		awaitStats(t, e, uint64(i+1), 0, 0)
+	}
+	closeExporter(t, e)
+	for i, c := range closed {
+		select {
+		case <-c:
+		case <-time.After(timeout):
+			t.Errorf("the connection to receiver %d is open", i)
+		}
+	}
+}
+
+// The log says when exports begin to fail, and when they are accepted again.
+func TestLogs(t *testing.T) {
+	var log bytes.Buffer
+	e := New(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	failed := errors.New("failed")
+	for _, err := range []error{nil, failed, failed, nil, nil, failed} {
+		e.logResult(err)
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, message, _ := strings.Cut(line, "level=")
+		got = append(got, strings.TrimSpace(message))
+	}
+	want := []string{
+		`WARN msg="spans are not exported" error=failed`, `INFO msg="spans are exported again"`, `WARN msg="spans are not exported" error=failed`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
 }
 
 // Exports use HTTP/1.1 even if the receiver offers HTTP/2. A certificate of one of
@@ -249,6 +320,34 @@ func TestResponses(t *testing.T) {
 				t.Errorf("%d exports, want %d", n, c.exports)
 			}
 		})
+	}
+}
+
+// A receiver may say how long the pause before a retry is at least.
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{"": 0, "10": 10 * time.Second, "65535": 65535 * time.Second, "65536": 0, "soon": 0} {
+		c := newCollector(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", value)
+			w.WriteHeader(503)
+		})
+		_, err := newReceiver(c.config()).try(t.Context(), nil)
+		var f *failure
+		if !errors.As(err, &f) || !f.retryable || f.after != want {
+			t.Errorf("%q: %+v, want a pause of %s", value, f, want)
+		}
+	}
+}
+
+// Pauses double, up to a bound.
+func TestPauses(t *testing.T) {
+	for range 100 {
+		pause := backoff(firstPause)
+		for _, longest := range []time.Duration{250, 500, 1000, 2000, 4000, 5000, 5000} {
+			longest *= time.Millisecond
+			if d := pause.next(); d < longest/2 || d >= longest {
+				t.Fatalf("a pause of %s, want from %s to %s", d, longest/2, longest)
+			}
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func TestStatus(t *testing.T) {
 	for _, c := range []struct {
 		status                   int
 		serverError, clientError bool
-	}{{200, false, false}, {302, false, false}, {404, false, true}, {500, true, true}, {0, false, false}} {
+	}{{200, false, false}, {302, false, false}, {399, false, false}, {400, false, true}, {499, false, true}, {500, true, true}, {0, false, false}} {
 		r := record(1)
 		r.Status = c.status
 		sent(r, 1).Status = c.status
@@ -149,7 +149,20 @@ func TestLocalReplyStatus(t *testing.T) {
 func TestDubboCall(t *testing.T) {
 	r := record(1)
 	r.RPC, r.Protocol, r.Path, r.Method = true, "dubbo", "com.acme.Demo", "echo"
+	*sent(r, 2) = trace.Attempt{Span: trace.SpanID{2}, Kind: trace.Retry, Number: 1, Endpoint: "10.0.0.1:20880", Protocol: "dubbo", Outcome: trace.Won, Status: 200}
 	compare(t, "dubbo.spans", spans(t, r))
+}
+
+// An address has a port, or none.
+func TestServerAddress(t *testing.T) {
+	for addr, want := range map[string]string{
+		"a.test:65535": "server.address=a.test server.port=65535", "a.test:65536": "server.address=a.test", "a.test": "server.address=a.test",
+		"[::1]:80": "server.address=::1 server.port=80", "unix:/run/app": "server.address=/run/app network.transport=unix",
+	} {
+		if got := strings.Join(attributes(serverAttributes(addr)), " "); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
 }
 
 // A string that is not UTF-8 must not make a batch invalid.

@@ -73,23 +73,30 @@ type failure struct {
 func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byte) (rejected uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for pause := backoff(firstPause); ; {
 		rejected, err = r.try(ctx, body)
 		var f *failure
 		if !errors.As(err, &f) || !f.retryable {
 			return rejected, err
 		}
-		wait := time.NewTimer(max(f.after, pause/2+rand.N(pause/2)))
 		select {
-		case <-wait.C:
+		case <-time.After(max(f.after, pause.next())):
 		case <-ctx.Done():
-			wait.Stop()
 			return 0, err
 		case <-closing:
-			wait.Stop()
 			return 0, err
 		}
 	}
+}
+
+// backoff is the longest duration of the next pause.
+type backoff time.Duration
+
+// next returns the duration of a pause, at random from half of the longest on, so that sidecars do not try together.
+func (b *backoff) next() time.Duration {
+	half := time.Duration(*b) / 2
+	*b = min(2**b, backoff(longestPause))
+	return half + rand.N(half)
 }
 
 // try sends an export once. Each error is a *failure.
