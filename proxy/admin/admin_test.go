@@ -13,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -42,6 +43,9 @@ func TestReady(t *testing.T) {
 	s.api.Enter(Drained)
 	s.api.Enter(Serving) // phases never go back
 	expect(503, "drained\n")
+	if later := Drained + 1; later.String() != "unknown" {
+		t.Errorf("a phase after the last: %s", later)
+	}
 	if status, body := s.get("/healthz"); status != 200 || body != "ok\n" {
 		t.Errorf("/healthz has status %d %q", status, body)
 	}
@@ -122,21 +126,28 @@ func TestEndpoints(t *testing.T) {
 func TestMerge(t *testing.T) {
 	reports := []stats.WorkerReport{
 		{Services: []stats.ServiceReport{{Name: "a", Version: 7, HedgesInFlight: 1, Endpoints: []stats.EndpointReport{
-			{Addr: "x", Pending: 1, Connections: 2, Latency: 3, Others: 4, Reported: true},
+			{Addr: "x", Pending: 1, Connections: 2, Latency: 3, Others: 4, Reported: true, FailedInRow: 3, RecentGood: 1,
+				Ejections: 1, Stats: stats.EndpointStats{Hedges: 1}},
 			{Addr: "y", Pending: 1},
+			{Addr: "z", Stalled: true, Unhealthy: true, Ejected: true, EjectedBy: outlier.BySuccessRate, FailedInRow: 1, Others: 1},
 		}}}},
-		{Services: []stats.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Endpoints: []stats.EndpointReport{
+		{Services: []stats.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Panics: true, Endpoints: []stats.EndpointReport{
 			{Addr: "w", Pending: 5},
-			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true, Unhealthy: true},
+			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true, Unhealthy: true, FailedInRow: 2, RecentGood: 10,
+				Ejected: true, EjectedBy: outlier.ByLatency, Ejections: 10, Stats: stats.EndpointStats{Hedges: 10}},
+			{Addr: "z", Latency: 5, FailedInRow: 2, Others: 2, Reported: true, EjectedBy: outlier.ByLatency},
 		}}}},
+		{Services: []stats.ServiceReport{{Name: "a", Version: 6, Endpoints: []stats.EndpointReport{{Addr: "w", Pending: 1}}}}},
 	}
 	got := merge(reports)[0]
 	want := []stats.EndpointReport{
-		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true, Unhealthy: true},
+		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true, Unhealthy: true, FailedInRow: 3, RecentGood: 11,
+			Ejected: true, EjectedBy: outlier.ByLatency, Ejections: 11, Stats: stats.EndpointStats{Hedges: 11}},
 		{Addr: "y", Pending: 1},
-		{Addr: "w", Pending: 5},
+		{Addr: "z", Latency: 5, Stalled: true, Unhealthy: true, Ejected: true, EjectedBy: outlier.BySuccessRate, FailedInRow: 2, Others: 2, Reported: true},
+		{Addr: "w", Pending: 6},
 	}
-	if got.Version != 5 || got.HedgesInFlight != 3 || len(got.Endpoints) != len(want) {
+	if got.Version != 5 || got.HedgesInFlight != 3 || !got.Panics || len(got.Endpoints) != len(want) {
 		t.Fatalf("%+v", got)
 	}
 	for i, e := range got.Endpoints {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge"
+	best "github.com/remora-proxy/remora/proxy/hedge/choice"
 	"github.com/remora-proxy/remora/proxy/hedge/forecast"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/hedge/periodic"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -134,5 +136,82 @@ func TestPeriodicReport(t *testing.T) {
 	none := merge([]stats.WorkerReport{loop(periodic.Period{}, time.Time{})})[0]
 	if st := s.hedgingState(&none); st.Periodic != nil || s.serviceStats(&none).Hedges.Periodic != "" {
 		t.Errorf("without a period: %+v", st.Periodic)
+	}
+}
+
+// TestVerdict: the verdict on a service is about its routes where hedging is on or, if there are none, about those in
+// shadow mode.
+func TestVerdict(t *testing.T) {
+	const requests = 5000
+	var same histogram.Distribution // with and without hedges
+	same.Counts[7] = requests
+	route := func(mode hedge.Mode, hedges uint64) stats.RouteReport {
+		r := stats.RouteReport{Mode: mode}
+		switch mode {
+		case hedge.On:
+			r.Effect = &hedge.Effect{Mode: mode, Without: same, With: same, Hedges: hedges, Requests: requests}
+		case hedge.Shadow:
+			r.Watched = same
+			r.Forecasts = []forecast.Forecast{{Latency: same, Hedges: hedges, Requests: requests}, {}}
+		}
+		return r
+	}
+	off := route(hedge.Off, 0)
+	for _, c := range []struct {
+		routes []stats.RouteReport
+		want   string
+	}{
+		{nil, ""},
+		{[]stats.RouteReport{off}, ""},
+		{[]stats.RouteReport{off, route(hedge.On, 50), off}, "hedging brings nothing here: 1.0% extra load"},
+		{[]stats.RouteReport{route(hedge.On, 50), route(hedge.On, 150)}, "hedging brings nothing here: 2.0% extra load"},
+		{[]stats.RouteReport{route(hedge.On, 50), route(hedge.Shadow, 150)}, "hedging brings nothing here: 1.0% extra load"},
+		{[]stats.RouteReport{route(hedge.Shadow, 150), route(hedge.On, 50)}, "hedging brings nothing here: 1.0% extra load"},
+		{[]stats.RouteReport{route(hedge.Shadow, 50), route(hedge.Shadow, 150)}, "hedging would bring nothing here: 2.0% extra load saved"},
+	} {
+		for range 2 { // the first does not change the reports
+			if got := verdict(&stats.ServiceReport{Routes: c.routes}); got != c.want {
+				t.Errorf("%d routes: %q, want %q", len(c.routes), got, c.want)
+			}
+		}
+	}
+}
+
+// TestChoice: the choice of a service is that of the busiest of the routes whose mode is the strongest.
+func TestChoice(t *testing.T) {
+	route := func(mode hedge.Mode, primaries uint64, delay time.Duration) stats.RouteReport {
+		return stats.RouteReport{Mode: mode, Counts: hedge.Counts{Primaries: primaries}, Choice: best.Choice{Delay: delay * time.Millisecond, Share: 1}}
+	}
+	for _, c := range []struct {
+		routes []stats.RouteReport
+		want   string // begin of the text
+	}{
+		{nil, ""},
+		{[]stats.RouteReport{route(hedge.On, 5, 10), route(hedge.On, 7, 20)}, "hedges only after 20 ms:"},
+		{[]stats.RouteReport{route(hedge.On, 7, 10), route(hedge.On, 5, 20)}, "hedges only after 10 ms:"},
+		{[]stats.RouteReport{route(hedge.On, 5, 10), route(hedge.On, 5, 20)}, "hedges only after 10 ms:"},
+		{[]stats.RouteReport{route(hedge.Shadow, 7, 10), route(hedge.On, 5, 20)}, "hedges only after 20 ms:"},
+		{[]stats.RouteReport{route(hedge.On, 5, 20), route(hedge.Shadow, 7, 10)}, "hedges only after 20 ms:"},
+		{[]stats.RouteReport{route(hedge.Shadow, 5, 20)}, "would hedge only after 20 ms:"},
+	} {
+		got, _, _ := strings.Cut(choice(&stats.ServiceReport{Routes: c.routes}), " no delay")
+		if got != c.want {
+			t.Errorf("%d routes: %q, want %q", len(c.routes), got, c.want)
+		}
+	}
+}
+
+// TestMergeEffects: effects of loops are added, and the choice with the longest delay is shown.
+func TestMergeEffects(t *testing.T) {
+	report := func(n uint64, delay time.Duration) stats.WorkerReport {
+		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Routes: []stats.RouteReport{{
+			Mode: hedge.On, Choice: best.Choice{Delay: delay}, Effect: &hedge.Effect{Mode: hedge.On, Hedges: n, Requests: 2 * n},
+		}}}}}
+	}
+	for _, delays := range [][2]time.Duration{{3, 4}, {4, 3}} {
+		got := merge([]stats.WorkerReport{report(1, delays[0]), report(10, delays[1])})[0].Routes[0]
+		if got.Effect.Hedges != 11 || got.Effect.Requests != 22 || got.Choice.Delay != 4 {
+			t.Errorf("delays %v: %+v, choice %+v", delays, got.Effect, got.Choice)
+		}
 	}
 }

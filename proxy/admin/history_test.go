@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -97,6 +98,33 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
+// TestInterpolated: a quantile is within its bucket. What is longer than all bounds counts as the last one.
+func TestInterpolated(t *testing.T) {
+	const last = stats.HistogramBuckets - 1
+	bound := func(i int) float64 { return stats.HistogramBound(i).Seconds() }
+	for _, c := range []struct {
+		counts map[int]uint64 // by bucket
+		q      float64
+		want   float64
+	}{
+		{nil, .5, noPoint},
+		{map[int]uint64{0: 2}, .5, bound(0) / 2},
+		{map[int]uint64{3: 4}, .25, bound(2) + (bound(3)-bound(2))/4},
+		{map[int]uint64{3: 1, 5: 2}, .5, bound(4) + (bound(5)-bound(4))/4},
+		{map[int]uint64{3: 1, 5: 1}, .5, bound(3)},
+		{map[int]uint64{3: 1, last: 1}, .99, bound(last - 1)},
+		{map[int]uint64{last - 1: 1}, .5, (bound(last-2) + bound(last-1)) / 2},
+	} {
+		var h stats.Histogram
+		for i, n := range c.counts {
+			h.Counts[i] = n
+		}
+		if got := float64(interpolated(&h, c.q)); math.Abs(got-c.want) > 1e-6*math.Abs(c.want) {
+			t.Errorf("%v: the quantile %v is %v, want %v", c.counts, c.q, got, c.want)
+		}
+	}
+}
+
 // TestHistoryReplaced: a service that a reload has replaced counts from 0, also if it has had more requests than the one before.
 func TestHistoryReplaced(t *testing.T) {
 	var h history
@@ -163,10 +191,12 @@ func TestFirstRequest(t *testing.T) {
 	const services = "\nservices: {app: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: http}, " +
 		"raw: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: tcp}}"
 	for yaml, want := range map[string]string{
-		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: http, service: app}]`:                                               "curl -i http://127.0.0.1:15001/",
-		`listeners: [{name: a, address: "0.0.0.0:15001", protocol: http}]` + "\nroutes: [{match: {host: app, path: /v1}, service: app}]": "curl -i -H 'Host: app' 'http://127.0.0.1:15001/v1'",
-		`listeners: [{name: a, address: "[::1]:15001", protocol: http}]` + "\nroutes: [{service: app}]":                                  "curl -i 'http://[::1]:15001/'",
-		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: tcp, service: raw}]`:                                                "",
+		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: http, service: app}]`:                                                                                                   "curl -i http://127.0.0.1:15001/",
+		`listeners: [{name: a, address: "0.0.0.0:15001", protocol: http}]` + "\nroutes: [{match: {host: app, path: /v1}, service: app}]":                                                     "curl -i -H 'Host: app' 'http://127.0.0.1:15001/v1'",
+		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: http}]` + "\nroutes: [{match: {header: {x: y}}, service: app}, {match: {host: '*.app'}, service: app}, {service: app}]": "curl -i 'http://127.0.0.1:15001/'",
+		`listeners: [{name: a, address: "unix:/run/a", protocol: http, service: app}, {name: b, address: "127.0.0.1:15002", protocol: http, service: app}]`:                                  "curl -i http://127.0.0.1:15002/",
+		`listeners: [{name: a, address: "[::1]:15001", protocol: http}]` + "\nroutes: [{service: app}]":                                                                                      "curl -i 'http://[::1]:15001/'",
+		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: tcp, service: raw}]`:                                                                                                    "",
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(yaml+services), func(string) (string, bool) { return "", false })
 		if err != nil {

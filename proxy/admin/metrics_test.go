@@ -157,6 +157,70 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestCountsOfLoops: the counts of all loops are added.
+func TestCountsOfLoops(t *testing.T) {
+	loop := func(n int) stats.WorkerReport {
+		c := uint64(n)
+		st := stats.WorkerStats{
+			Connections: n, Replays: 2 * c, WriteTimeouts: 3 * c, Shed: 4 * c, ShedIdle: 5 * c, Redirects: 6 * c, Responses: 7 * c,
+			LinkFlushes: 8 * c, LinkBytesIn: 9 * c, LinkBytesOut: 10 * c, Cancels: 11 * c, CancelsSaved: 12 * c,
+			Errors: stats.Errors{{Listener: "in", Code: "x"}: 13 * c}, Unrouted: map[string]uint64{"in": 14 * c}, HTTP2: map[string]uint64{"y": 15 * c},
+		}
+		st.Handoffs[0] = 16 * c
+		for range n {
+			st.LinkBatches.Observe(17)
+		}
+		return stats.WorkerReport{Stats: st, Uncounted: 18 * int64(n)}
+	}
+	reports := []stats.WorkerReport{loop(1), loop(10)}
+	c, p := &scraper{s: newSidecar(t, twoServices).api}, newPage()
+	c.process(p, reports)
+	c.links(p, reports)
+	p.finish()
+	f := parse(t, p.text.String())
+	for i, name := range []string{
+		"downstream_connections", "replays_total", "write_timeouts_total", "shed_connections_total", "shed_idle_connections_total",
+		"route_responses_total kind=redirect", "route_responses_total kind=respond", "link_flushes_total", "link_bytes_total direction=received",
+		"link_bytes_total direction=sent", "link_cancels_total", "link_cancels_saved_total", "errors_total code=x,listener=in",
+		"requests_unrouted_total listener=in", "http2_errors_total reason=y", "stream_departures_total kind=" + stats.Handoff(0).String(),
+	} {
+		name, labels, _ := strings.Cut(name, " ")
+		if got, want := value(f, prefix+name, labels), float64(11*(i+1)); got != want {
+			t.Errorf("%s{%s} is %v, want %v", name, labels, got, want)
+		}
+	}
+	if h := f["remora_link_batch_messages"].GetMetric()[0].GetHistogram(); h.GetSampleCount() != 11 || h.GetSampleSum() != 11*17 {
+		t.Errorf("%v", h)
+	}
+	if got := value(f, "remora_buffered_bytes", ""); got != 11*18 {
+		t.Errorf("%v bytes are buffered", got)
+	}
+	if got := c.s.buffered([]stats.WorkerReport{{Uncounted: -1}}); got != 0 { // another loop was asked before
+		t.Errorf("%d bytes are buffered", got)
+	}
+	errors := listenerErrors(append(reports, stats.WorkerReport{Stats: stats.WorkerStats{Errors: stats.Errors{{Code: "x"}: 1}}}))
+	if in, none := errors["in"], errors[""]; len(errors) != 2 || in.Errors["x"] != 11*13 || in.Unrouted != 11*14 || none.Errors["x"] != 1 || none.Unrouted != 0 {
+		t.Errorf("errors %+v", errors)
+	}
+}
+
+// TestProcessMetrics: what the kernel says of this process is plausible.
+func TestProcessMetrics(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	f := s.scrape()
+	for name, between := range map[string][2]float64{
+		"process_cpu_seconds_total":     {1e-3, 1e6},
+		"process_resident_memory_bytes": {1 << 20, 1 << 36},
+		"process_open_fds":              {5, 1e6},
+		"process_max_fds":               {5, 1 << 62},
+		"process_start_time_seconds":    {float64(s.api.began.Unix()), float64(s.api.began.Unix()) + 1},
+	} {
+		if got := value(f, name, ""); got < between[0] || got > between[1] {
+			t.Errorf("%s is %v, want %v", name, got, between)
+		}
+	}
+}
+
 // TestFamilies: every declared family is exported, and every exported one is declared.
 func TestFamilies(t *testing.T) {
 	s := newSidecar(t, twoServices)
