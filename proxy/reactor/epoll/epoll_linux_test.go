@@ -109,6 +109,22 @@ func TestInherited(t *testing.T) {
 	}
 }
 
+// TestClose: a Poller leaves no descriptor.
+func TestClose(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, fd := range []int{p.fd, p.eventfd} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
+			t.Errorf("descriptor %d is open: %v", fd, err)
+		}
+	}
+}
+
 // watched returns what p watches fd for, as the kernel says it.
 func watched(t *testing.T, p *Poller, fd int) uint64 {
 	t.Helper()
