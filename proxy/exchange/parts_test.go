@@ -17,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // onLoop calls do on a loop with a shard, whose process has memory.
@@ -165,6 +166,32 @@ func TestLargest(t *testing.T) {
 	}
 	if ex, held := LargestOf(slices.Values([]*Exchange{none})); ex != nil || held != 0 {
 		t.Errorf("an exchange that holds nothing is the largest")
+	}
+}
+
+// TestMeasured: what has a latency. A failure has none, unless the caller waited until a timeout.
+func TestMeasured(t *testing.T) {
+	for _, c := range []struct {
+		result result
+		want   bool
+	}{
+		{result{outcome: stats.Outcome2xx}, true}, {result{outcome: stats.Outcome4xx}, true}, {result{outcome: stats.Outcome5xx}, false},
+		{result{outcome: stats.OutcomeCancelled}, false}, {result{outcome: stats.OutcomeFailed, failure: fault.Deadline}, true},
+		{result{outcome: stats.OutcomeFailed, failure: fault.TryTimeout}, true}, {result{outcome: stats.OutcomeFailed, failure: fault.Connect}, false},
+	} {
+		if got := c.result.measured(); got != c.want {
+			t.Errorf("%s: %t", c.result.outcome, got)
+		}
+	}
+}
+
+// TestClip: a record has the beginning of a long text.
+func TestClip(t *testing.T) {
+	long := make([]byte, maxClip+1)
+	for n, want := range map[int]int{0: 0, maxClip: maxClip, maxClip + 1: maxClip} {
+		if got := clip(long[:n]); len(got) != want {
+			t.Errorf("of %d bytes %d are left", n, len(got))
+		}
 	}
 }
 
