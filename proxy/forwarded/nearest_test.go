@@ -31,9 +31,11 @@ func TestNearestClient(t *testing.T) {
 			hs = append(hs, protocol.Header{Name: []byte("X-Forwarded-For"), Value: []byte(list)})
 		}
 		hs = append(hs, protocol.Header{Name: []byte("X-Other"), Value: []byte("192.0.2.9")})
-		got := NearestClient(hs)
-		if c.want == "" && got.IsValid() || c.want != "" && got.String() != c.want {
-			t.Errorf("%s: %s, want %q", c.name, got, c.want)
+		for _, all := range [][]protocol.Header{hs, hs[1 : len(hs)-1]} { // with others around the lists, and without
+			got := NearestClient(all)
+			if c.want == "" && got.IsValid() || c.want != "" && got.String() != c.want {
+				t.Errorf("%s, %d headers: %s, want %q", c.name, len(all), got, c.want)
+			}
 		}
 	}
 }

@@ -387,6 +387,51 @@ func TestCloseWhileAccepting(t *testing.T) {
 	}
 }
 
+// TestCloseBesideAccept: whichever of both comes first, a connection ends with its Listener.
+func TestCloseBesideAccept(t *testing.T) {
+	for range 20 {
+		path := socketPath(t)
+		d := openAt(t, path)
+		closed, accepted := make(chan error, 1), make(chan error, 1)
+		d.mu.Lock()
+		go func() { closed <- d.Close() }()
+		c, err := Dial(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, err := d.Accept(); accepted <- err }()
+		for range 1000 { // both wait for the lock
+			runtime.Gosched()
+		}
+		d.mu.Unlock()
+		_ = c.SetDeadline(time.Now().Add(timeout))
+		if err := c.Hear(Ready); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("the connection: %v", err)
+		}
+		_ = receive(t, accepted)
+		if err := receive(t, closed); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	}
+}
+
+// TestListenFails: what Listen has made is removed if the path can't be replaced.
+func TestListenFails(t *testing.T) {
+	path := socketPath(t)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := Listen(path); err == nil {
+		_ = d.Close()
+		t.Error("a directory was replaced")
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
 // TestOutlive: Outlive returns at the end of the other process, and of its context.
 func TestOutlive(t *testing.T) {
 	predecessor, successor := connect(t)

@@ -35,6 +35,9 @@ func TestWait(t *testing.T) {
 					t.Errorf("%d events after %v, want none after %v", n, took, limit)
 				}
 			}
+			if n := p.wait(kernel.Wait{Rest: c.rest}); n != 0 {
+				t.Errorf("%d events, want none", n)
+			}
 			unlimited := kernel.Wait{Limit: -1, Rest: c.rest}
 			p.Wake()
 			p.wait(unlimited)
@@ -138,6 +141,39 @@ func watched(t *testing.T, p *Poller, fd int) uint64 {
 		t.Fatal(err)
 	}
 	return events
+}
+
+// TestFlags: the kernel watches for what was asked for, and for nothing else.
+func TestFlags(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[0])
+	defer unix.Close(ends[1])
+	if err := p.Add(ends[0], kernel.Output); err != nil {
+		t.Fatal(err)
+	}
+	const input, all = unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP, unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLOUT | unix.EPOLLET | unix.EPOLLEXCLUSIVE
+	for _, c := range []struct {
+		e    kernel.Events
+		want uint64
+	}{
+		{kernel.Output, unix.EPOLLET | unix.EPOLLOUT}, {kernel.Input, unix.EPOLLET | input},
+		{kernel.Input | kernel.Output, unix.EPOLLET | input | unix.EPOLLOUT}, {0, unix.EPOLLET},
+	} {
+		if err := p.Change(ends[0], c.e); err != nil {
+			t.Fatal(err)
+		}
+		if got := watched(t, p, ends[0]) & all; got != c.want {
+			t.Errorf("%b: events %x, want %x", c.e, got, c.want)
+		}
+	}
 }
 
 // TestSharedByAll: without EPOLLEXCLUSIVE, which the kernel refuses for an epoll instance, a Poller watches for input.
