@@ -171,7 +171,7 @@ func (e *Exporter) export(batch []*trace.Record, to *receiver) {
 		spans += uint64(r.Spans())
 	}
 	body, err := proto.Marshal(message(batch, &e.opt, to.service))
-	rejected := uint64(0)
+	var rejected uint64
 	if err == nil {
 		rejected, err = to.send(e.ctx, e.closing, body)
 	}

@@ -137,7 +137,9 @@ func TestExport(t *testing.T) {
 		e.Put(record(i + 1))
 	}
 	closeExporter(t, e)
-	awaitStats(t, e, 3, 0, 0)
+	if st := e.Stats(); st != (Stats{Exported: 3}) {
+		t.Errorf("at the end: %+v", st)
+	}
 	d := c.next()
 	if n := len(d.ResourceSpans[0].ScopeSpans[0].Spans); n != 3 {
 		t.Errorf("%d spans in one export, want 3", n)
@@ -298,11 +300,15 @@ func TestResponses(t *testing.T) {
 		{"refused", 400, "", nil, 1, 0, 2},
 		{"server error", 500, "", nil, 1, 0, 2},
 		{"redirect", 307, "", nil, 1, 0, 2},
+		{"no response", 0, "", nil, 2, 2, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
-				if n > 1 {
+				switch {
+				case n > 1:
 					return
+				case c.status == 0:
+					panic(http.ErrAbortHandler) // closes the connection
 				}
 				if c.header != "" {
 					w.Header().Set("Retry-After", c.header)

@@ -188,12 +188,12 @@ func TestCall(t *testing.T) {
 		r := record(1)
 		r.Status, r.GRPC = 200, trace.GRPC{Known: true, Code: c.code}
 		a := sent(r, 1)
-		a.Status, a.GRPC, a.Endpoint, a.Number = 200, r.GRPC, "unix:/run/app", 2
+		a.Status, a.GRPC, a.Endpoint, a.Number = 200, r.GRPC, "unix:/run/app", 1
 		got := spans(t, r)
 		if !strings.HasSuffix(got[0], c.exchange) || !strings.HasSuffix(got[1], c.attempt) {
 			t.Errorf("%s:\n%s\n%s", c.code, got[0], got[1])
 		}
-		for _, part := range []string{" server.address=/run/app network.transport=unix ", " remora.attempt=2 ", " http.request.resend_count=2 "} {
+		for _, part := range []string{" server.address=/run/app network.transport=unix ", " remora.attempt=1 ", " http.request.resend_count=1 "} {
 			if !strings.Contains(got[1], part) {
 				t.Errorf("no%sin %s", part, got[1])
 			}
