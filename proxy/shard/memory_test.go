@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -129,6 +130,10 @@ func TestAhead(t *testing.T) {
 	if other.Buffers.Most != maxKept {
 		t.Errorf("%d may be kept of much", other.Buffers.Most)
 	}
+	other.Process.Budget.bytes.Store(1024 * mib)
+	if other.boundAhead(); other.Buffers.Ahead != 0 {
+		t.Errorf("%d may be reserved of nothing", other.Buffers.Ahead)
+	}
 	counted := 0
 	s.Buffers.Ahead -= 2 * mib // for a message, which is charged soon
 	if s.Recount(&counted, 4*mib); s.Buffers.Ahead != 6*mib {
@@ -236,10 +241,10 @@ func TestMemory(t *testing.T) {
 	s, _ := newShard(1, config.Limits{Buffered: 64 * mib, Message: mib})
 	for range 2 { // the second time with what the first has left
 		var m Memory
-		freed := 0
-		m.Share(s, func() { freed++ }, s.Buffers.GetRoom(100_000), nil)
+		freed, buffer := 0, s.Buffers.GetRoom(100_000)
+		m.Share(s, func() { freed++ }, buffer, nil)
 		held := s.Process.Budget.Held() + s.Uncounted
-		if held < 100_000 || m.Part() != int(held) {
+		if held != int64(protocol.Held(buffer)) || held < 100_000 || m.Part() != int(held) {
 			t.Errorf("%d bytes held, %d by the only user", held, m.Part())
 		}
 		if m.Use() != &m || m.Part() != int(held)/2 {

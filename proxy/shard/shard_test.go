@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
 // TestConfigure: messages keep the limits with which they began. A body has no limit if it can become a stream.
@@ -22,6 +23,22 @@ func TestConfigure(t *testing.T) {
 	}
 	if noLimit := (protocol.Limits{Message: protocol.NoLimit}); *s.BodyLimits() != noLimit {
 		t.Errorf("bodies that can become streams have the limits %+v", *s.BodyLimits())
+	}
+}
+
+// TestSampler: traces are sampled if the configuration says so, and those of loops have ids of their own.
+func TestSampler(t *testing.T) {
+	ids := map[trace.SpanID]bool{}
+	for i := range 4 {
+		s := New(&Process{Loops: 4}, i, &turn{}, nil, 7)
+		s.Configure(&config.Config{Limits: config.Limits{Buffered: mib}, Tracing: config.Tracing{Endpoint: "http://a.test", Sample: 1}})
+		if !s.Sampler.On || !s.Sampler.Draw() {
+			t.Errorf("loop %d samples nothing", i)
+		}
+		ids[s.Sampler.NewSpanID()] = true
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d ids of 4 loops", len(ids))
 	}
 }
 
@@ -79,5 +96,8 @@ func TestDate(t *testing.T) {
 	}
 	if got := s.Process.Now(); !got.Equal(start.Add(time.Hour)) {
 		t.Errorf("it is %s", got)
+	}
+	if got := s.AccessLog.Wall(time.Hour); !got.Equal(start) {
+		t.Errorf("an hour ago it was %s in the access log", got)
 	}
 }

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -207,5 +208,39 @@ func TestInvalidated(t *testing.T) {
 	one, other := New(p, 0, &turn{}, nil, 1), New(p, 1, &turn{}, nil, 1)
 	if all := one.Invalidated(); all == nil || all != other.Invalidated() || all != one.Invalidated() {
 		t.Error("loops have stamps of their own")
+	}
+}
+
+// TestArranged: the first level fits, the newest of the others may be larger, and the rest may not, together.
+func TestArranged(t *testing.T) {
+	const now = 10
+	for _, c := range []struct {
+		old, until []int // of the levels
+		sets       int
+		want       []int
+	}{
+		{nil, nil, 3, []int{3}},
+		{[]int{8}, []int{20}, 8, []int{8}},
+		{[]int{8}, []int{20}, 4, []int{8}},
+		{[]int{8}, []int{20}, 3, []int{3, 8}},
+		{[]int{8}, []int{20}, 9, []int{9, 8}},
+		{[]int{4, 2, 2, 1}, []int{20, 20, 20, 20}, 4, []int{4, 2, 2}},
+		{[]int{4, 2, 3, 2}, []int{20, 20, 20, 20}, 4, []int{4, 2, 2}},
+		{[]int{4, 100, 4, 1}, []int{20, 20, 20, 20}, 4, []int{4, 100}},
+		{[]int{4, 2, 1, 2}, []int{20, now, now + 1, 20}, 4, []int{4, 1, 2}},
+	} {
+		var old []*stampLevel
+		for i, sets := range c.old {
+			l := &stampLevel{sets: make([]stampSet, sets)}
+			l.until.Store(int64(c.until[i]))
+			old = append(old, l)
+		}
+		var got []int
+		for _, l := range arranged(old, c.sets, now) {
+			got = append(got, len(l.sets))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %v until %v for %d sets: %v, want %v", c.old, c.until, c.sets, got, c.want)
+		}
 	}
 }
