@@ -55,7 +55,7 @@ var namedFormats = map[string]string{
 // lines mean the same.
 var LogPlaceholders = []string{
 	"time", "clf_time", "listener", "client", "client_ip", "protocol", "stream", "request_id", "trace_id", "method", "authority",
-	"path", "service", "endpoint", "outcome", "status", "grpc_status", "error", "fault", "cache", "bytes_in", "bytes_out", "duration_ms", "queued_ms",
+	"path", "service", "endpoint", "outcome", "status", "grpc_status", "error", "fault", "fallback", "cache", "bytes_in", "bytes_out", "duration_ms", "queued_ms",
 	"attempts", "retries", "hedges", "hedge_won", "header NAME",
 }
 

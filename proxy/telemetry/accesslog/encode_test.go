@@ -20,7 +20,7 @@ func example() *Record {
 			RequestID: []byte("7"), TraceID: []byte("4bf92f3577b34da6a3ce929d0e0e4736"),
 			Method: []byte("GET"), Authority: []byte("compute:80"), Path: []byte("/a?b=c"),
 		},
-		Service: "compute", Endpoint: "10.0.0.1:8080", Outcome: "5xx", Status: 503, Error: "overloaded", GRPC: "unavailable", Fault: "delay", Cache: "miss",
+		Service: "compute", Endpoint: "10.0.0.1:8080", Outcome: "5xx", Status: 503, Error: "overloaded", GRPC: "unavailable", Fault: "delay", Fallback: "breaker", Cache: "miss",
 		BytesIn: 1, BytesOut: 1 << 40, Duration: 1234567 * time.Nanosecond, Queued: 999 * time.Nanosecond,
 		Attempts: 4, Retries: 2, Hedges: 1, HedgeWon: true,
 	}
@@ -40,7 +40,7 @@ func TestLine(t *testing.T) {
 		{"all", example(), `{"time":"2026-03-29T21:59:59.123456Z","listener":"egress","client":"127.0.0.1:5","protocol":"http",` +
 			`"stream":"answer","request_id":"7","trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","method":"GET",` +
 			`"authority":"compute:80","path":"/a?b=c","service":"compute","endpoint":"10.0.0.1:8080","outcome":"5xx",` +
-			`"status":503,"grpc_status":"unavailable","error":"overloaded","fault":"delay","cache":"miss","bytes_in":1,"bytes_out":1099511627776,"duration_ms":1.234,"queued_ms":0.000,` +
+			`"status":503,"grpc_status":"unavailable","error":"overloaded","fault":"delay","fallback":"breaker","cache":"miss","bytes_in":1,"bytes_out":1099511627776,"duration_ms":1.234,"queued_ms":0.000,` +
 			`"attempts":4,"retries":2,"hedges":1,"hedge_won":true}` + "\n"},
 		{"nothing", &Record{}, `{"status":0,"bytes_in":0,"bytes_out":0,"duration_ms":0.000,"queued_ms":0.000,` +
 			`"attempts":0,"retries":0,"hedges":0,"hedge_won":false}` + "\n"},

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -40,20 +41,39 @@ func TestFormats(t *testing.T) {
 			`"-" "curl/8 (x)"`,
 		`{{"at": "{time}", "ms": {duration_ms}}}`: `{"at": "2026-03-29T21:59:59.123456Z", "ms": 1.234}`,
 		everything(): `2026-03-29T21:59:59.123456Z 29/Mar/2026:21:59:59 +0000 egress 127.0.0.1:5 127.0.0.1 http answer 7 ` +
-			`4bf92f3577b34da6a3ce929d0e0e4736 GET compute:80 /a?b=c compute 10.0.0.1:8080 5xx 503 unavailable overloaded delay miss 1 1099511627776 1.234 0.000 ` +
+			`4bf92f3577b34da6a3ce929d0e0e4736 GET compute:80 /a?b=c compute 10.0.0.1:8080 5xx 503 unavailable overloaded delay breaker miss 1 1099511627776 1.234 0.000 ` +
 			`4 2 1 true curl/8\u0020(x) `,
 	} {
 		if got := formatted(t, format, r); got != want+"\n" {
 			t.Errorf("%s: got\n%swant\n%s", format, got, want)
 		}
 	}
-	if got, want := formatted(t, everything(), &Record{}), strings.Repeat("- ", 15)+"0 - - - - 0 0 0.000 0.000 0 0 0 false - \n"; got != want {
+	if got, want := formatted(t, everything(), &Record{}), strings.Repeat("- ", 15)+"0 - - - - - 0 0 0.000 0.000 0 0 0 false - \n"; got != want {
 		t.Errorf("of nothing: got\n%swant\n%s", got, want)
 	}
 	for client, want := range map[string]string{"[::1]:5": "::1\n", "@": "@\n", ":5": ":5\n", "a:5": "a\n"} {
 		if got := formatted(t, "{client_ip}", &Record{Client: client}); got != want {
 			t.Errorf("of %s: %s", client, got)
 		}
+	}
+}
+
+// TestFieldsOfJSON: each field of a line of JSON is a placeholder, which has the same value.
+func TestFieldsOfJSON(t *testing.T) {
+	r := example()
+	var fields map[string]any
+	decoder := json.NewDecoder(strings.NewReader(line(r)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range fields {
+		if got, want := formatted(t, "{"+name+"}", r), fmt.Sprintln(value); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(fields) < 26 {
+		t.Errorf("the example has %d fields", len(fields))
 	}
 }
 

@@ -63,6 +63,7 @@ func TestKeeps(t *testing.T) {
 		{config.AccessLog{Failed: true}, false, time.Hour, 0},
 		{config.AccessLog{Slow: slow}, false, slow, 1},
 		{config.AccessLog{Slow: slow}, true, slow - 1, 0},
+		{config.AccessLog{Slow: 1}, false, 1, 1},
 		{config.AccessLog{Sample: 0.25}, true, time.Hour, 0.25},
 		{config.AccessLog{Sample: 0.25, Slow: slow}, false, slow - 1, 0.25},
 	} {
@@ -198,6 +199,12 @@ func TestStreamRequest(t *testing.T) {
 		}
 	}
 	check(want)
+
+	path := []byte("/first")
+	s = l.Stream(&Record{Request: Request{Path: path}})
+	clear(path)
+	s.End(StreamEnd{Status: 200})
+	check(map[string]any{"path": "/first", "status": 200.0})
 
 	req := &protocol.Request{Method: []byte("PUT"), Authority: []byte("a"), Path: []byte("/p"), Headers: []protocol.Header{
 		{Name: []byte("X-Request-ID"), Value: []byte("7")},

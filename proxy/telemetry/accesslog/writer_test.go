@@ -194,8 +194,9 @@ func TestOverflow(t *testing.T) {
 		f.Add(numbered(int(added)))
 	}
 	queued := added - 1000
-	if bound := uint64(4 * batchSize / len(line(numbered(0)))); queued > bound {
-		t.Errorf("%d lines are queued, of at most %d", queued, bound)
+	length := len(line(numbered(0)))
+	if bound, least := uint64(4*batchSize/length), uint64(2*(batchSize-maxLine)/length); queued > bound || queued < least {
+		t.Errorf("%d lines are queued, of %d to %d", queued, least, bound)
 	}
 	close(d.released)
 	go func() {
@@ -266,8 +267,8 @@ func TestDiskFull(t *testing.T) {
 	if lines, lost, errs := counts.Lines.Load(), counts.Lost.Load(), counts.Errors.Load(); lines != 2 || lost != 5 || errs != 2 {
 		t.Errorf("%d lines, %d lost, %d errors; want 2, 5 and 2", lines, lost, errs)
 	}
-	if log.count() != 1 {
-		t.Errorf("%d warnings, want 1", log.count())
+	if log.count() != 1 || !strings.Contains(log.lines[0], "lost3") {
+		t.Errorf("%d warnings, want 1: %q", log.count(), log.lines)
 	}
 	d.grow(1) // room for a newline only
 	add(1)
@@ -382,6 +383,32 @@ func TestReopenAtOnce(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^0o640 != 0 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestReopenThenClose: the file of a Reopen just before Close is closed, too.
+func TestReopenThenClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	for range 8 { // the Writer may see either first
+		d := &disk{room: 1 << 20, begun: make(chan struct{}), released: make(chan struct{})}
+		q := NewQueue(0, 1, &Counts{})
+		w := start(path, &output{d}, q, &recorder{})
+		var f Feed
+		f.Use(q)
+		f.Add(numbered(0))
+		f.Flush()
+		<-d.begun
+		if err := w.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = w.Close(ctx) // does not wait
+		close(d.released)
+		<-w.done
+		if n := opened(t, path); n != 0 {
+			t.Fatalf("the file is open %d times", n)
+		}
 	}
 }
 
