@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/racetest"
@@ -434,9 +432,10 @@ func TestStandardStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0)
-		if f.Fd() == stream.Fd() || f.Name() != stream.Name() || err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("%s: descriptor %d of %s, flags %x, %v", path, f.Fd(), f.Name(), flags, err)
+		var pos, flags int
+		_, err = fmt.Sscanf(string(must.ReadFile(t, fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))), "pos:\t%d\nflags:\t%o", &pos, &flags)
+		if f.Fd() == stream.Fd() || f.Name() != stream.Name() || err != nil || flags&syscall.O_CLOEXEC == 0 {
+			t.Errorf("%s: descriptor %d of %s, flags %o, %v", path, f.Fd(), f.Name(), flags, err)
 		}
 		w := start(path, &output{f}, NewQueue(0, 1, &Counts{}), &recorder{})
 		if err := w.Reopen(); err != nil {
