@@ -7,7 +7,8 @@ import (
 )
 
 // TestTable compares the table with a map while entries are added and removed at random. The
-// ids rise, as those of links do, or were made up to collide. The size stays bounded.
+// ids rise, as those of links do, or were made up to collide. The size stays bounded, and half of
+// the slots stay free.
 func TestTable(t *testing.T) {
 	const most = 300
 	for name, step := range map[string]uint64{"rising": 1, "colliding": 1 << 60} {
@@ -15,7 +16,7 @@ func TestTable(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))
 			table, want := NewTable[uint64](), map[uint64]*uint64{}
 			var ids []uint64 // in the table
-			next := uint64(1)
+			next, highest := uint64(1), 0
 			for round := range 20_000 {
 				if n := len(ids); n > 0 && (n == most || rnd.IntN(2*most) < n) {
 					i := rnd.IntN(n)
@@ -31,6 +32,10 @@ func TestTable(t *testing.T) {
 					next += step + uint64(rnd.IntN(3))
 				}
 				table.Remove(next) // not in the table
+				highest = max(highest, len(ids))
+				if n := len(table.slots); n > max(leastStreamSlots, 4*highest) || n < 2*len(ids) {
+					t.Fatalf("round %d: %d slots for %d streams, at most %d before", round, n, len(ids), highest)
+				}
 				if table.Len() != len(want) || table.Get(next) != nil {
 					t.Fatalf("round %d: %d entries, want %d", round, table.Len(), len(want))
 				}
@@ -64,13 +69,26 @@ func TestTable(t *testing.T) {
 			if len(list) != len(ids) || all != len(ids) {
 				t.Errorf("%d in order, %d in all, want %d", len(list), all, len(ids))
 			}
-			if len(table.slots) > 4*most {
-				t.Errorf("%d slots for %d streams", len(table.slots), most)
-			}
 			table.Clear()
 			if table.Len() != 0 || len(table.InOrder()) != 0 || table.Get(ids[0]) != nil {
 				t.Error("not empty after Clear")
 			}
 		})
+	}
+}
+
+// TestSpread: ids that rise one by one are found in few steps.
+func TestSpread(t *testing.T) {
+	table := NewTable[uint64]()
+	v := new(uint64)
+	for id := range uint64(4096) {
+		table.Put(id+1, v)
+	}
+	steps := 0
+	for id := range uint64(4096) {
+		steps += (table.find(id+1) - table.home(id+1)) & (len(table.slots) - 1)
+	}
+	if steps > 4096/10 {
+		t.Errorf("4096 ids need %d steps past the slots where their search starts", steps)
 	}
 }
