@@ -181,11 +181,11 @@ func takeWay(ex *exchange.Exchange, from *Origin) (w way) {
 			w.passed += sidecarsIn(h.Value, loopPseudonym)
 			w.kept = append(w.kept, h)
 		case fieldCredentials:
-			if from.Client.Judge(h.Name) != forwarded.Keep {
-				continue
+			keep := from.Client.Judge(h.Name) == forwarded.Keep
+			if keep {
+				w.kept = append(w.kept, h)
 			}
-			w.kept = append(w.kept, h)
-			if string(req.Method) != "CONNECT" { // those stay here
+			if keep && string(req.Method) != "CONNECT" { // those stay here
 				ex.NoteLogin(protocol.LoginOf(h.Value))
 			}
 		case fieldTraceState:

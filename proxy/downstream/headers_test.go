@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,7 @@ func TestPreparedHeaders(t *testing.T) {
 			"x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", "x-remora-idempotent: 1|x-remora-hedge: off|x-remora-priority: batch|x-remora-timeout-ms: 5|x-remora-attempt: 3|x-remora-class: c|x-remora-other: d",
 			"x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "idempotent nohedge batch attempt=3 class=c timeout=5ms"},
+		{local, "GET", "x-remora-attempt: 10", "x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "attempt=10"},
 		{local, "GET", "x-remora-idempotent: 0|x-remora-hedge: on|x-remora-priority: high|x-remora-timeout-ms: x|x-remora-attempt: 300",
 			"x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "GET", "grpc-timeout: 7m|x-envoy-expected-rq-timeout-ms: 9", "grpc-timeout: 7m|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
@@ -190,7 +192,7 @@ func TestTrailersKept(t *testing.T) {
 		from := OriginOf(&exchange.Listener{Trust: forwarded.New(&settings, isLocal)}, "10.0.0.7:1")
 		req := &protocol.Request{}
 		for _, name := range []string{
-			"a", "grpc-status", "x-remora-idempotent", "X-Forwarded-For", "x-forwarded-proto", "x-request-id", "via", "x-real-ip", "a_b", "cdn-loop", "tracestate",
+			"a", "age", "location", "grpc-status", "x-remora-idempotent", "X-Forwarded-For", "x-forwarded-proto", "x-request-id", "via", "x-real-ip", "a_b", "cdn-loop", "tracestate",
 		} {
 			req.Trailers = append(req.Trailers, protocol.Header{Name: []byte(name)})
 		}
@@ -199,9 +201,9 @@ func TestTrailersKept(t *testing.T) {
 		for _, h := range req.Trailers {
 			left = append(left, string(h.Name))
 		}
-		want := "a grpc-status cdn-loop tracestate"
+		want := "a age location grpc-status cdn-loop tracestate"
 		if isLocal {
-			want = "a grpc-status x-real-ip cdn-loop tracestate"
+			want = "a age location grpc-status x-real-ip cdn-loop tracestate"
 		}
 		if got := strings.Join(left, " "); got != want {
 			t.Errorf("local %t: %s are left, want %s", isLocal, got, want)
@@ -213,12 +215,48 @@ func TestTrailersKept(t *testing.T) {
 func TestUnderscores(t *testing.T) {
 	settings := config.Forwarded{Underscores: config.UnderscoresReject}
 	from := OriginOf(&exchange.Listener{Trust: forwarded.New(&settings, false)}, "10.0.0.7:1")
-	for name, refusal := range map[string]*fault.Failure{"a-b": nil, "a_b": fault.Underscore, "x_remora_a": nil} {
+	for name, refusal := range map[string]*fault.Failure{
+		"a-b": nil, "a_b": fault.Underscore, "abc_defg": fault.Underscore, "t_acestate": fault.Underscore, "x_remora_a": nil,
+	} {
 		ex := &exchange.Exchange{}
 		ex.Request.Headers = []protocol.Header{{Name: []byte(name)}, {Name: []byte("c")}}
 		if prepareRequest(ex, rand.NewPCG(1, 2), &from, protocol.Header{}); ex.Refusal != refusal {
 			t.Errorf("%s: %v", name, ex.Refusal)
 		}
+	}
+}
+
+// TestValidHeaders: of the headers that are added to a request, those are known to be valid that have nothing of the client.
+// A valid X-Request-Id was looked at.
+func TestValidHeaders(t *testing.T) {
+	client := []protocol.Header{
+		{Name: []byte("x-forwarded-for"), Value: []byte("1.1.1.1")}, {Name: []byte("x-forwarded-proto"), Value: []byte("https")},
+		{Name: []byte("x-request-id"), Value: []byte("a")},
+	}
+	l := &exchange.Listener{Trust: forwarded.New(&config.Forwarded{}, true), Fixed: &exchange.Route{}}
+	for _, c := range []struct {
+		headers []protocol.Header
+		want    string
+	}{{nil, "cdn-loop x-forwarded-for x-forwarded-proto x-request-id"}, {client, "cdn-loop x-request-id"}} {
+		ex, from := &exchange.Exchange{}, OriginOf(l, "10.0.0.7:1")
+		ex.Request.Headers = slices.Clone(c.headers)
+		h := &Host{Shard: &shard.Shard{}}
+		if r := h.FindRoute(ex, &from, nil); r != l.Fixed {
+			t.Errorf("%s: the route of the listener is not taken", c.headers)
+		}
+		var valid []string
+		for _, h := range ex.Request.Headers {
+			if h.Valid {
+				valid = append(valid, strings.ToLower(string(h.Name)))
+			}
+		}
+		if got := strings.Join(valid, " "); got != c.want {
+			t.Errorf("%s: %s are valid, want %s", c.headers, got, c.want)
+		}
+	}
+	var res protocol.Response
+	if AddRequestID(&res, []byte("a")); !res.Headers[0].Valid {
+		t.Error("the id of a response is not valid")
 	}
 }
 

@@ -54,3 +54,60 @@ func TestShorterIdleTimeout(t *testing.T) {
 		t.Error("the last session is open")
 	}
 }
+
+// TestIdleFor: timeouts.idle runs from the last start of a session, if nothing stops it.
+func TestIdleFor(t *testing.T) {
+	w := sim.New(1)
+	loop := w.Loop("a")
+	h := &Host{Shard: &shard.Shard{Loop: loop, Config: &config.Config{Timeouts: config.Timeouts{Idle: 10 * time.Second}}, Process: new(shard.Process)}}
+	var closed [3]int
+	var all [3]*idleSession
+	on := func(f func(s *idleSession), which ...int) {
+		loop.Do(func() {
+			for _, i := range which {
+				f(all[i])
+			}
+		})
+	}
+	start, stop := func(s *idleSession) { h.StartIdle(&s.SessionNode) }, func(s *idleSession) { h.StopIdle(&s.SessionNode) }
+	check := func(what string, want ...time.Duration) {
+		t.Helper()
+		loop.Do(func() {
+			for i, s := range all {
+				if d := h.IdleFor(&s.SessionNode).Round(100 * time.Millisecond); d != want[i] {
+					t.Errorf("%s: session %d has been idle for %v, want %v", what, i, d, want[i])
+				}
+			}
+		})
+	}
+	for i := range all {
+		all[i] = &idleSession{closed: &closed[i]}
+		loop.Do(func() { h.Add(all[i]) })
+	}
+	check("not started", 0, 0, 0)
+	on(stop, 0, 1, 2)
+	on(start, 0, 1, 2)
+	w.Run(4 * time.Second)
+	check("started", 4*time.Second, 4*time.Second, 4*time.Second)
+	on(start, 0)
+	on(stop, 1)
+	check("one started anew, one stopped", 0, 0, 4*time.Second)
+	w.Run(6*time.Second - 10*time.Millisecond)
+	if closed != [3]int{} {
+		t.Errorf("closed %v before the time", closed)
+	}
+	w.Run(20 * time.Millisecond)
+	if closed != [3]int{2: 1} {
+		t.Errorf("closed %v after ten seconds", closed)
+	}
+	check("one closed", 6*time.Second, 0, 0)
+	w.Run(4 * time.Second)
+	if closed != [3]int{1, 0, 1} {
+		t.Errorf("closed %v in the end", closed)
+	}
+	on(start, 1)
+	w.Run(11 * time.Second)
+	if closed != [3]int{1, 1, 1} {
+		t.Errorf("closed %v after the next start", closed)
+	}
+}

@@ -56,3 +56,18 @@ func TestBeginsHTTP2(t *testing.T) {
 		}
 	}
 }
+
+// TestBeginsTLS: each byte of the head of a record and of a ClientHello decides, once it is there.
+func TestBeginsTLS(t *testing.T) {
+	const hello = "\x16\x03\x01\x40\x00\x01"
+	for in, want := range map[string][2]bool{
+		"": {}, hello[:1]: {}, hello[:5]: {}, hello: {true, true}, hello + "more": {true, true},
+		"\x16\x03\xff\x00\x00\x01": {true, true},
+		"G":                        {false, true}, "\x17": {false, true}, "\x16\x02": {false, true}, "\x16\x04": {false, true},
+		"\x16\x03\x01\x41": {false, true}, "\x16\x03\x01\x40\x00\x00": {false, true}, "\x16\x03\x01\x40\x00\x02": {false, true},
+	} {
+		if is, known := downstream.BeginsTLS([]byte(in)); is != want[0] || known != want[1] {
+			t.Errorf("%q: %t, known %t", in, is, known)
+		}
+	}
+}
