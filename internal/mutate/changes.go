@@ -201,7 +201,7 @@ func logs(x ast.Expr) bool {
 	case *ast.Ident:
 		return of.Name == "log"
 	case *ast.SelectorExpr:
-		return of.Sel.Name == "log"
+		return of.Sel.Name == "log" || of.Sel.Name == "Log"
 	}
 	return false
 }

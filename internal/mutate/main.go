@@ -32,15 +32,16 @@ var strict = []string{"proxy/allow", "proxy/certs"}
 
 // testers are packages whose tests are those of another package, too: a part of a request's way is tested by the whole of it.
 var testers = map[string][]string{
-	"proxy/downstream":    {"proxy/downstream/http"},
-	"proxy/exchange":      {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
-	"proxy/identity":      {"proxy/allow"},
-	"proxy/mux":           {"proxy/upstream/dubbo"},
-	"proxy/race":          {"proxy/exchange", "proxy/telemetry/trace"},
-	"proxy/reactor/epoll": {"proxy/reactor/kernel"},
-	"proxy/reactor/gnet":  {"proxy/reactor/kernel"},
-	"proxy/service":       {"proxy/exchange"},
-	"proxy/upstream/link": {"proxy/downstream/link", "proxy/exchange"},
+	"proxy/downstream":      {"proxy/downstream/http"},
+	"proxy/downstream/link": {"proxy/mux/linkconn"},
+	"proxy/exchange":        {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
+	"proxy/identity":        {"proxy/allow"},
+	"proxy/mux":             {"proxy/upstream/dubbo"},
+	"proxy/race":            {"proxy/exchange", "proxy/telemetry/trace"},
+	"proxy/reactor/epoll":   {"proxy/reactor/kernel"},
+	"proxy/reactor/gnet":    {"proxy/reactor/kernel"},
+	"proxy/service":         {"proxy/exchange"},
+	"proxy/upstream/link":   {"proxy/downstream/link", "proxy/exchange"},
 }
 
 func main() {

@@ -26,6 +26,7 @@ func TestChanges(t *testing.T) {
 		{"b = true", []string{"removed: ", "true becomes false: b = false"}},
 		{"f(a)", []string{"removed: "}},
 		{"x.log.Warn(a, 1)", nil},
+		{"x.shard.Log.Warn(a, 1)", nil},
 		{`panic("no")`, nil},
 		{"c := a", nil},
 		{"return 0, ErrNone", nil},
