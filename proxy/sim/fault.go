@@ -145,6 +145,20 @@ func (f Faults) HalfClose(c loop.Conn) {
 	cc.ready()
 }
 
+// Distrust has the other end of c, which is open, no longer accept the certificate of c's process. There is no TLS in a World,
+// so c needs to have shown none.
+func (f Faults) Distrust(c loop.Conn) {
+	f.begin(nil, "Distrust")
+	other := c.(*conn).end.peer.conn
+	other.loop.Do(func() {
+		if r, ok := other.receiver.(loop.Verified); ok {
+			r.OnUntrusted()
+			return
+		}
+		other.Close()
+	})
+}
+
 func (c *conn) shutHalf() {
 	if c.half && c.end.out.written == c.end.out.kernel {
 		c.end.sendFin()

@@ -20,8 +20,7 @@ import (
 // Calls in: input adds a request (add), finds it for a CANCEL (find), and removes it (remove). memory asks what all
 // hold (held, requests, largest), and the ending ends them (cancelAll).
 //
-// Calls out: responses go to the writer of the link. When a cancelled request has ended, the ending may be over
-// (ending.finish).
+// Calls out: responses go to the writer of the link. When a request has ended, the ending may be over (ending.finish).
 type calls struct {
 	*session
 	all     mux.Table[exchange.Exchange]
@@ -151,10 +150,11 @@ func (cs *calls) respondStream(ex *exchange.Exchange, res *race.Response) {
 	cs.Writer.Response(ex.StreamID, &res.Response, res.Codec, res)
 }
 
-// send sends the last frames of a request, and the load with them.
+// send sends the last frames of a request, and the load with them. A link that drains closes behind the last of them.
 func (cs *calls) send() {
 	cs.report = true
 	cs.Schedule(cs.all.Len() == 0)
+	cs.ending.finish()
 }
 
 var _ exchange.InterimCaller = (*calls)(nil)
@@ -198,7 +198,6 @@ func (cs *calls) Finished(ex *exchange.Exchange, how race.Ended) {
 	}
 	cs.Writer.CancelAck(ex.StreamID, what)
 	cs.send()
-	cs.ending.finish()
 }
 
 // OverShare implements exchange.Caller.

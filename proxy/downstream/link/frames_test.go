@@ -1,0 +1,300 @@
+package link_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// frames notes what an acceptor has sent, in order.
+type frames struct {
+	link.ResponseHandler
+	all      []string
+	settings link.Settings
+	loads    []link.Load
+}
+
+func (f *frames) note(format string, args ...any) {
+	f.all = append(f.all, fmt.Sprintf(format, args...))
+}
+
+func (f *frames) OnPreface(_ uint8, s link.Settings)        { f.settings = s }
+func (f *frames) NewResponse(uint64) *protocol.Response     { return &protocol.Response{} }
+func (f *frames) OnRefused(id uint64, why link.Reason)      { f.note("refused %d %s", id, why) }
+func (f *frames) OnCancelAck(id uint64, d link.Dropped)     { f.note("cancelled %d %d", id, d) }
+func (f *frames) OnStart(id uint64)                         { f.note("start %d", id) }
+func (f *frames) OnGoAway(last uint64, why link.Reason)     { f.note("goaway %d %s", last, why) }
+func (f *frames) OnLoad(l link.Load)                        { f.loads = append(f.loads, l) }
+func (f *frames) OnAnswer(l link.Load)                      { f.note("answer %d pending", l.Pending) }
+func (f *frames) OnPing(uint64)                             { f.note("ping") }
+func (f *frames) OnPong(n uint64)                           { f.note("pong %d", n) }
+func (f *frames) OnCredit(uint32)                           {}
+func (f *frames) OnInterim(id uint64, r *protocol.Response) { f.note("interim %d %d", id, r.Status) }
+func (f *frames) OnResponse(id uint64, r *protocol.Response, _ protocol.Codec, _ *bytebufferpool.ByteBuffer) {
+	f.note("response %d %d", id, r.Status)
+}
+
+// framesOf decodes what p has received.
+func framesOf(t *testing.T, p *proxytest.Peer) *frames {
+	t.Helper()
+	f := &frames{}
+	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{Buffers: &protocol.Buffers{}}, f).Feed(p.Heard); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// checkFrames checks what p has received, but for loads and credit.
+func checkFrames(t *testing.T, what string, p *proxytest.Peer, want ...string) {
+	t.Helper()
+	if got := framesOf(t, p).all; !slices.Equal(got, want) {
+		t.Errorf("%s: the peer got %q, want %q", what, got, want)
+	}
+}
+
+// send sends what w has.
+func send(m *proxytest.Mesh, p *proxytest.Peer, w *link.Writer) {
+	m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+	m.W.Run(10 * time.Millisecond)
+}
+
+// TestProbe: a PROBE is answered with the load of the service. A peer that does not read gets no ANSWER later.
+func TestProbe(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	delay := time.Second
+	m.Apps[0].Delay = func() time.Duration { return delay }
+	w, p := m.DialLink()
+	w.Probe()
+	send(m, p, w)
+	checkFrames(t, "idle", p, "answer 0 pending")
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	w.Probe()
+	send(m, p, w)
+	checkFrames(t, "busy", p, "answer 0 pending", "answer 2 pending")
+	m.W.Run(2 * time.Second)
+	checkFrames(t, "in the end", p, "answer 0 pending", "answer 2 pending", "response 3 200", "response 1 200")
+
+	delay = time.Millisecond
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 1000) }
+	m.W.Faults.PauseReading(p.Conn, true)
+	for id := range uint64(1000) { // more than the kernels hold
+		w.Request(id+5, proxytest.LinkRequest, time.Minute, nil)
+	}
+	send(m, p, w)
+	w.Probe()
+	send(m, p, w)
+	if s := m.Nodes[1].Stats("local").Probes; s.Answered != 2 || s.Dropped != 1 {
+		t.Errorf("%+v are counted", s)
+	}
+	m.W.Faults.PauseReading(p.Conn, false)
+	m.W.Run(time.Second)
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
+}
+
+// TestLoadReports: the load of the service goes with responses, refusals among them, once for those of one turn.
+func TestLoadReports(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_pending: 2"})
+	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+	w, p := m.DialLink()
+	for id := range uint64(3) {
+		w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
+	}
+	send(m, p, w)
+	f := framesOf(t, p)
+	if len(f.loads) != 1 || f.loads[0].Pending != 2 {
+		t.Errorf("%q, loads %+v with a refusal", f.all, f.loads)
+	}
+	m.W.Run(time.Second)
+	f = framesOf(t, p)
+	if n := len(f.loads); n < 2 || n > 3 || f.loads[n-1].Pending != 0 || f.loads[n-1].Latency < 100*time.Millisecond {
+		t.Errorf("%q, loads %+v in the end", f.all, f.loads)
+	}
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
+}
+
+// TestStart: a peer that asks is told once when a request begins, where requests may wait, and at once about a request that has
+// begun or that nobody knows.
+func TestStart(t *testing.T) {
+	for provider, waits := range map[string]bool{"max_concurrency: 1, max_queue: 4": true, "": false} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: provider})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		w, p := m.DialLink()
+		w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+		w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+		send(m, p, w)
+		for _, id := range []uint64{3, 1, 9} {
+			w.Start(id)
+		}
+		send(m, p, w)
+		early, late := []string{"start 3", "start 1", "start 9"}, []string{"response 1 200", "response 3 200"}
+		if waits {
+			early, late = early[1:], []string{"start 3", "response 1 200", "response 3 200"}
+		}
+		checkFrames(t, provider, p, early...)
+		if says := framesOf(t, p).settings.Features&link.FeatureStarts != 0; says != waits {
+			t.Errorf("%q: it says that requests wait: %t", provider, says)
+		}
+		m.W.Run(3 * time.Second)
+		got := framesOf(t, p).all[len(early):]
+		slices.Sort(got)
+		slices.Sort(late)
+		if !slices.Equal(got, late) {
+			t.Errorf("%q: then %q, want %q", provider, got, late)
+		}
+		m.Clients.Do(func() { p.Conn.Close() })
+		m.Settled()
+	}
+}
+
+// TestWithdraw: a tied request that waits is refused when its peer says so, and one that has begun goes on.
+func TestWithdraw(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1, max_queue: 4"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	w, p := m.DialLink()
+	tied := *proxytest.LinkRequest
+	tied.Tied, tied.Hedge = true, true
+	for _, id := range []uint64{1, 3, 5} {
+		w.Request(id, &tied, time.Minute, nil)
+	}
+	send(m, p, w)
+	for _, id := range []uint64{1, 5, 9} {
+		w.Withdraw(id)
+	}
+	send(m, p, w)
+	checkFrames(t, "at once", p, "refused 5 "+link.NoSlot.String())
+	m.W.Run(3 * time.Second)
+	checkFrames(t, "in the end", p, "refused 5 "+link.NoSlot.String(), "response 1 200", "response 3 200")
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
+}
+
+// TestInterimResponses: interim responses come before the response, whether or not it is the only request.
+func TestInterimResponses(t *testing.T) {
+	for _, requests := range []int{1, 2} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		m.Apps[0].RespondWith("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+		w, p := m.DialLink()
+		want := []string{}
+		for i := range uint64(requests) {
+			w.Request(2*i+1, proxytest.LinkRequest, 2*time.Second, nil)
+			want = append(want, fmt.Sprintf("interim %d 103", 2*i+1))
+		}
+		send(m, p, w)
+		got := framesOf(t, p).all
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("the peer got %q, want %q", got, want)
+		}
+		m.Clients.Do(func() { p.Conn.Close() })
+		m.Settled()
+	}
+}
+
+// TestOtherVersion: a peer of a version that is not known gets the refusal that all versions know. Other input gets nothing.
+func TestOtherVersion(t *testing.T) {
+	other := proxytest.LinkPreface(link.Dialer)
+	other[5], other[6] = 9, 9
+	for says, want := range map[string]string{string(other): string(link.AppendRefusal(nil)), "GET / HTTP/1.1\r\n\r\n": ""} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		if heard := m.RunUntilClosed(m.DialAndSend(proxytest.Ingress, says)); heard != want {
+			t.Errorf("%q: received %q, want %q", says, heard, want)
+		}
+		m.Settled()
+	}
+}
+
+// TestUntrustedPeer: the requests of a peer whose certificate is no longer accepted get their responses, for timeouts.drain. A link
+// without a request closes at once.
+func TestUntrustedPeer(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay time.Duration // of the request; 0 means none
+		says  string        // in place of a link
+		want  []string
+		took  time.Duration
+	}{
+		"no preface": {says: "R", took: 0},
+		"idle":       {want: []string{"goaway 0 draining"}},
+		"a request":  {delay: 3 * time.Second, want: []string{"goaway 1 draining", "response 1 200"}, took: 3 * time.Second},
+		"too slow":   {delay: 10 * time.Second, want: []string{"goaway 1 draining"}, took: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 5s}"})
+			m.Apps[0].Delay = func() time.Duration { return c.delay }
+			p := &proxytest.Peer{Says: []byte(c.says)}
+			if c.says == "" {
+				p.Says = proxytest.LinkFrames(func(w *link.Writer) {
+					if c.delay > 0 {
+						w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+					}
+				})
+			}
+			m.DialIngress(p)
+			m.W.Run(100 * time.Millisecond)
+			began := m.W.Now()
+			for range 2 {
+				if !p.Ended {
+					m.W.Faults.Distrust(p.Conn)
+				}
+			}
+			m.RunUntil("the end of the link", func() bool { return p.Ended })
+			if took := (m.W.Now() - began).Round(time.Second); took != c.took {
+				t.Errorf("the link ended after %v, want %v", took, c.took)
+			}
+			if c.says == "" {
+				checkFrames(t, name, p, c.want...)
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestShedLargest: a link gives up what holds the most of memory that is short: a request that has arrived in part, one that is
+// in flight, or a response that is not read. It carries other requests on.
+func TestShedLargest(t *testing.T) {
+	for name, c := range map[string]struct {
+		request, response, arrived int // bytes
+		want                       string
+	}{
+		"in part":    {request: 200 << 10, arrived: 100 << 10, want: "refused 1 " + link.Overload.String()},
+		"in flight":  {request: 120 << 10, arrived: 1 << 20, want: "refused 1 " + link.UpstreamReset.String()},
+		"a response": {response: 900 << 10, arrived: 1 << 20, want: "refused 1 " + link.UpstreamReset.String()},
+		"too little": {request: 10, arrived: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Service: "timeout: 1m", Provider: "timeout: 1m"})
+			provider := m.Nodes[1]
+			if c.response == 0 {
+				m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+			}
+			m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, c.response) }
+			w, p := m.DialLink()
+			long := *proxytest.LinkRequest
+			long.Body = make([]byte, c.request)
+			w.Request(1, &long, time.Minute, nil)
+			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, c.arrived)) })
+			m.W.Run(100 * time.Millisecond)
+			provider.Proc.Charge(proxytest.HardMark)
+			other, next := m.DialLink() // whose request has the loop look for the largest
+			long.Body = make([]byte, 70<<10)
+			other.Request(1, &long, time.Minute, nil)
+			send(m, next, other)
+			if got := strings.Join(framesOf(t, p).all, ", "); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("the peer got %s, want %s", got, c.want)
+			}
+			provider.Proc.Charge(-proxytest.HardMark)
+			m.Clients.Do(func() { p.Conn.Close(); next.Conn.Close() })
+			m.Settled()
+		})
+	}
+}
