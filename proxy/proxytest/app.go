@@ -264,7 +264,8 @@ func (e http2Events) OnData(st *http2.Stream, b []byte, end bool) {
 	}
 }
 
-func (e http2Events) OnTrailers(st *http2.Stream, _ []protocol.Header) {
+func (e http2Events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
+	e.Request.Trailers = cloned(hs)
 	e.OnCall(e.HTTP2Conn, st)
 }
 func (e http2Events) OnReset(_ *http2.Stream, code http2.Code, _ *http2.Error) {

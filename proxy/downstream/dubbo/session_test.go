@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/race"
@@ -79,6 +81,9 @@ func TestOtherProtocols(t *testing.T) {
 func TestConsumerTimeouts(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: "timeout: 30s", Limits: "timeouts: {idle: 10s, header: 1s, body: 2s}"})
 	call := proxytest.CallFrame(7, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
+	oneWay, response := bytes.Clone(call), bytes.Clone(call)
+	oneWay[2] &^= 0x40
+	response[2] &^= 0x80
 	for _, c := range []struct {
 		name  string
 		sends []byte
@@ -88,6 +93,10 @@ func TestConsumerTimeouts(t *testing.T) {
 		{"idle", nil, 10 * time.Second, ""},
 		{"half a header", call[:7], time.Second, ""},
 		{"half a call", call[:30], 2 * time.Second, "body-timeout: "},
+		{"half a call that is too long", proxytest.CallFrame(7, dubbo.Hessian2, make([]byte, 5<<20))[:1000], 2 * time.Second, "message-too-large: "},
+		{"half a call that expects no response", oneWay[:30], 2 * time.Second, ""},
+		{"half a response", response[:30], 2 * time.Second, ""},
+		{"half an event", dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 7)[:16], 2 * time.Second, ""},
 	} {
 		before := m.W.Now()
 		received := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, string(c.sends)))
@@ -110,6 +119,66 @@ func TestConsumerTimeouts(t *testing.T) {
 	}
 	m.RunUntil("the end", func() bool { return c.Ended })
 	m.Settled()
+}
+
+// TestSplitFrames checks that each frame has its own time to arrive, although the begin of the next one comes with its end.
+func TestSplitFrames(t *testing.T) {
+	for name, at := range map[string]int{"in the head": 7, "in the body": 30} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "timeouts: {header: 1s, body: 1s}"})
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			var ids []int64
+			var rest []byte
+			for id := range int64(5) {
+				body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
+				call := proxytest.CallFrame(id+1, dubbo.Hessian2, body)
+				c.InFlight[id+1], ids = body, append(ids, id+1)
+				c.Send(append(rest, call[:at]...))
+				rest = call[at:]
+				m.W.Run(700 * time.Millisecond)
+			}
+			c.Send(rest)
+			for _, id := range ids {
+				c.CheckResult(id, dubbo.StatusOK, "")
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestNoDubboResponse checks that a response which is none of Dubbo is not passed on.
+func TestNoDubboResponse(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{})
+	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+	p.Reply = func(heard []byte) []byte {
+		if bytes.Contains(heard, []byte("echo")) {
+			w.Response(1, &protocol.Response{Status: 200, Body: []byte("x"), DeclaredLength: -1}, protocol.CodecHTTP, nil)
+		}
+		return w.Append(nil, 1<<20)
+	}
+	m.ReplaceProvider(p)
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("echo", "x"), dubbo.StatusBadResponse, "")
+	m.Clients.Do(func() { c.Conn.Close() })
+	m.Settled()
+}
+
+// TestTraceOfCall checks that the trace in the attachments of a call is that of its access line.
+func TestTraceOfCall(t *testing.T) {
+	for parent, want := range map[string]string{proxytest.SampledParent: proxytest.ParentTraceID, proxytest.SampledParent[:54]: ""} {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: proxytest.LogAll})
+		body := proxytest.FastjsonCall(proxytest.DemoService, "", "", "echo", "x")
+		body = bytes.Replace(body, []byte(`{"path"`), []byte(`{"traceparent":"`+parent+`","path"`), 1)
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.Call(dubbo.Fastjson, body), dubbo.StatusOK, "")
+		m.Settled()
+		if got := m.Consumer.OnlyAccessLine().TraceID; got != want {
+			t.Errorf("%s: the trace %q, want %q", parent, got, want)
+		}
+	}
 }
 
 // TestConsumerDisconnects checks that the calls of a lost consumer are withdrawn, and

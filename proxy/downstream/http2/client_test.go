@@ -29,6 +29,8 @@ type reply struct {
 	protocol.Response
 	head   bytebufferpool.ByteBuffer
 	body   []byte
+	before []int  // statuses of interim responses
+	behind string // trailers, "name: value"
 	done   bool
 	reset  bool
 	code   http2.Code
@@ -93,13 +95,25 @@ func (c *client) send(r *protocol.Request) *reply {
 }
 
 // begin sends the head of a request.
-func (c *client) begin(r *protocol.Request) *reply {
+func (c *client) begin(r *protocol.Request) *reply { return c.announce(r, -1, false) }
+
+// announce sends the head of a request whose body has a length; -1 means that it does not say so. waits means that the client
+// waits for 100 Continue.
+func (c *client) announce(r *protocol.Request, length int64, waits bool) *reply {
 	a := &reply{}
 	c.do(func() {
-		a.stream = c.codec.RequestHead(r, "http", -1, false)
+		a.stream = c.codec.RequestHead(r, "http", length, waits)
 		a.stream.Owner = a
 	})
 	return a
+}
+
+// add sends a piece of the body of a request.
+func (c *client) add(to *reply, body string) { c.do(func() { c.codec.Send(to.stream, []byte(body)) }) }
+
+// end ends a request.
+func (c *client) end(a *reply, trailers ...protocol.Header) {
+	c.do(func() { c.codec.Finish(a.stream, trailers) })
 }
 
 func (c *client) await(all ...*reply) {
@@ -122,7 +136,10 @@ func (c *clientEvents) NewResponse(st *http2.Stream) (*protocol.Response, *byteb
 	a := st.Owner.(*reply)
 	return &a.Response, &a.head
 }
-func (c *clientEvents) OnInterim(*http2.Stream)               {}
+func (c *clientEvents) OnInterim(st *http2.Stream) {
+	a := st.Owner.(*reply)
+	a.before = append(a.before, a.Status)
+}
 func (c *clientEvents) OnResponse(st *http2.Stream, end bool) { st.Owner.(*reply).done = end }
 func (c *clientEvents) OnData(st *http2.Stream, b []byte, end bool) {
 	a := st.Owner.(*reply)
@@ -131,8 +148,12 @@ func (c *clientEvents) OnData(st *http2.Stream, b []byte, end bool) {
 		c.codec.Consumed(st, len(b))
 	}
 }
-func (c *clientEvents) OnTrailers(st *http2.Stream, _ []protocol.Header) {
-	st.Owner.(*reply).done = true
+func (c *clientEvents) OnTrailers(st *http2.Stream, hs []protocol.Header) {
+	a := st.Owner.(*reply)
+	a.done = true
+	for _, h := range hs {
+		a.behind += h.String()
+	}
 }
 func (c *clientEvents) OnReset(st *http2.Stream, code http2.Code, _ *http2.Error) {
 	a := st.Owner.(*reply)

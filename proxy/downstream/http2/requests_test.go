@@ -1,0 +1,230 @@
+package http2_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestExpectation: a client that waits with its body gets 100, or the response that the head decides.
+func TestExpectation(t *testing.T) {
+	for name, c := range map[string]struct {
+		o      proxytest.MeshOptions
+		path   string
+		before string
+		status int
+		code   string
+		leaves bool
+	}{
+		"served":   {proxytest.MeshOptions{}, "/", "[100]", 200, "", false},
+		"no route": {proxytest.MeshOptions{Match: "match: {path: /served}"}, "/", "[]", 404, "no-route", false},
+		"limited":  {proxytest.MeshOptions{Listener: "rate_limit: {rate: 1, burst: 1}"}, "/", "[]", 429, "rate-limited", false},
+		"passed":   {proxytest.MeshOptions{Listener: "expect: forward"}, "/", "[]", 0, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Apps = 1
+			if c.o.Match == "" {
+				c.o.Match = "match: {path: /}"
+			}
+			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
+			got := 0
+			m.Apps[0].OnRequest = func(req *protocol.Request) { got = len(req.Body) }
+			client := dial(m, 0)
+			if c.code == "rate-limited" {
+				client.await(client.send(request("GET", "/", 0)))
+			}
+			a := client.announce(request("POST", c.path, 0), 5, true)
+			m.W.Run(50 * time.Millisecond)
+			if fmt.Sprint(a.before) != c.before || a.done != (c.status >= 400) || len(streams.Requests) != map[bool]int{true: 1}[c.leaves] {
+				t.Errorf("the client got %v, and its response %t; %d streams", a.before, a.done, len(streams.Requests))
+			}
+			if c.leaves {
+				if r := streams.Requests[0]; !r.Continue || r.Chunks {
+					t.Errorf("left as %+v", r)
+				}
+				proxytest.CheckStreamsSettled(m, streams)
+				return
+			}
+			if !a.done {
+				client.add(a, "hello")
+				client.end(a)
+			}
+			if client.await(a); a.Status != c.status || code(a) != c.code || c.status == 200 && got != 5 {
+				t.Errorf("%d %s, %d bytes came", a.Status, code(a), got)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
+// TestInterimResponses: a client gets the interim responses of the application, and its own request id.
+func TestInterimResponses(t *testing.T) {
+	for _, requests := range []int{1, 2} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+		m.Apps[0].RespondWith("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		c := dial(m, 0)
+		var all []*reply
+		for i := range requests {
+			all = append(all, c.send(request("GET", "/", 0, fmt.Sprint("x-request-id: ", i))))
+		}
+		c.await(all...)
+		for i, a := range all {
+			if id := string(protocol.Find(a.Headers, "x-request-id")); a.Status != 200 || fmt.Sprint(a.before) != "[103]" || id != fmt.Sprint(i) {
+				t.Errorf("response %d: %v and %d with the id %s", i, a.before, a.Status, id)
+			}
+		}
+		c.do(c.conn.Close)
+	}
+}
+
+// TestTrailers: the trailers of a request reach an application, but for those that the client may not send.
+func TestTrailers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2"})
+	app := m.Apps[0]
+	app.Stop()
+	var came string
+	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
+		return proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			came = fmt.Sprint(c.Request.Trailers)
+			c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil)
+			c.Flush()
+		})
+	})
+	c := dial(m, 0)
+	for range 2 {
+		a := c.begin(request("POST", "/", 0))
+		c.add(a, "hel")
+		c.add(a, "lo")
+		c.end(a, field("x-sum", "5"), field("via", "1.1 me"), field("x-remora-class", "a"))
+		if c.await(a); a.Status != 200 || came != "[x-sum: 5]" {
+			t.Errorf("status %d, the application got %s", a.Status, came)
+		}
+	}
+	app.Stop()
+	c.do(c.conn.Close)
+}
+
+// TestMessageLimit: without streams a body of limits.message is served, and one byte more is refused, in whatever pieces it comes.
+func TestMessageLimit(t *testing.T) {
+	for _, n := range []int{64 << 10, 64<<10 + 1} {
+		for _, length := range []int64{int64(n), -1} {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+			c := dial(m, 0)
+			a := c.announce(request("POST", "/", 0), length, false)
+			for sent := 0; sent < n && !a.done; {
+				c.do(func() { sent += c.codec.Send(a.stream, bytes.Repeat([]byte{'x'}, min(10_000, n-sent))) })
+				m.W.Run(time.Millisecond)
+			}
+			if !a.done {
+				c.end(a)
+			}
+			c.await(a)
+			status, want := 200, ""
+			if n > 64<<10 {
+				status, want = 413, "message-too-large"
+			}
+			if a.Status != status || code(a) != want {
+				t.Errorf("%d bytes, length %d: %d %s, want %d %s", n, length, a.Status, code(a), status, want)
+			}
+			m.Settled()
+		}
+	}
+}
+
+// TestMisuse: what a client does wrong is counted, and ends the connection or the stream.
+func TestMisuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		raw  []byte
+		code string
+		ends bool
+	}{
+		"a frame that is none":    {[]byte{0, 0, 1, 4, 0, 0, 0, 0, 0, 0}, "http2-error", true},
+		"a flood":                 {bytes.Repeat([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 20_000), "http2-flood", true},
+		"a window that is bad":    {[]byte{0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0}, "http2-error", false},
+		"a window that is enough": {[]byte{0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 1}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+			m.Apps[0].Delay = func() time.Duration { return time.Second }
+			client := dial(m, 0)
+			a := client.send(request("GET", "/", 0))
+			m.W.Run(100 * time.Millisecond)
+			client.do(func() { client.raw = c.raw })
+			m.W.Run(500 * time.Millisecond)
+			stats := m.Consumer.Report().Stats
+			for _, code := range []string{"http2-error", "http2-flood"} {
+				want := uint64(0)
+				if code == c.code {
+					want = 1
+				}
+				if n := stats.Errors.Of(code); uint64(n) != want {
+					t.Errorf("%s is counted %d times", code, n)
+				}
+			}
+			if client.ended != c.ends || client.goAway != c.ends || a.reset != (c.code != "" && !c.ends) {
+				t.Errorf("the connection ended: %t, GOAWAY %t, the stream was reset: %t", client.ended, client.goAway, a.reset)
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestUntrustedClient: the requests of a client whose certificate is no longer accepted get their responses, for timeouts.drain.
+// A connection without a request closes at once.
+func TestUntrustedClient(t *testing.T) {
+	for delay, want := range map[time.Duration]struct {
+		took   time.Duration
+		served bool
+	}{0: {0, false}, 3 * time.Second: {3 * time.Second, true}, 10 * time.Second: {5 * time.Second, false}} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 5s}"})
+		m.Apps[0].Delay = func() time.Duration { return delay }
+		c := dial(m, 0)
+		a := &reply{}
+		if delay > 0 {
+			a = c.send(request("GET", "/", 0))
+		}
+		m.W.Run(100 * time.Millisecond)
+		m.W.Faults.Distrust(c.conn)
+		began := m.W.Now()
+		late := c.send(request("GET", "/", 0))
+		m.RunUntil("the end of the connection", func() bool { return c.ended })
+		if took := (m.W.Now() - began).Round(time.Second); took != want.took || a.done != want.served || late.done {
+			t.Errorf("a request of %v: ended after %v, served %t, a later one %t", delay, took, a.done, late.done)
+		}
+		m.Settled()
+	}
+}
+
+// TestShedConnection: a connection that does not read closes at once when it must give back memory, and its requests end.
+func TestShedConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
+	m.Apps[0].Delay = func() time.Duration { return time.Hour }
+	c := dial(m, 0)
+	for range 100 {
+		c.send(request("POST", "/", 30<<10))
+		m.W.Run(time.Millisecond)
+	}
+	m.Consumer.Proc.Charge(proxytest.HardMark)
+	other := dial(m, 0)
+	other.send(request("POST", "/", 100<<10))
+	m.RunUntil("the end of the connection", func() bool { return c.ended || other.ended })
+	if n := m.Consumer.ShedConnections(); n == 0 {
+		t.Error("no connection is counted")
+	}
+	m.Consumer.Proc.Charge(-proxytest.HardMark)
+	for _, c := range []*client{c, other} {
+		if !c.ended {
+			c.do(c.conn.Close)
+		}
+	}
+	m.W.Run(time.Second)
+	if n := m.Consumer.Report().Stats.Connections; n != 0 {
+		t.Errorf("%d connections are counted", n)
+	}
+}

@@ -1,0 +1,188 @@
+package http2_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// field is a header or trailer.
+func field(name, value string) protocol.Header {
+	return protocol.Header{Name: []byte(name), Value: []byte(value)}
+}
+
+// TestStreamOfRequest: which requests leave the loop, how the goroutine gets them, and the client its response.
+func TestStreamOfRequest(t *testing.T) {
+	const long = proxytest.LongBodySize
+	for name, c := range map[string]struct {
+		method  string
+		headers []string
+		length  int64
+		body    string   // sent after the head
+		trailer bool     // x-sum follows the body
+		head    []string // lines of the head that the goroutine gets
+		text    string   // of the body that it gets; it is as long as the client has sent
+	}{
+		"long":         {"POST", nil, long, "hello", false, []string{"Content-Length: 100000"}, "hello"},
+		"pauses":       {"POST", nil, -1, "hello", true, []string{"Transfer-Encoding: chunked"}, "0\r\nx-sum: 5\r\n\r\n"},
+		"length known": {"PUT", nil, 5, "", false, []string{"Content-Length: 5"}, ""},
+		"trailers":     {"POST", []string{"trailer: x-sum"}, 5, "hello", true, []string{"Transfer-Encoding: chunked", "trailer: x-sum"}, "0\r\nx-sum: 5\r\n\r\n"},
+		"HEAD":         {"HEAD", nil, long, "hello", false, []string{"Content-Length: 100000"}, "hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+			client := dial(m, 0)
+			a := client.announce(request(c.method, "/up", 0, append(c.headers, "x-request-id: id")...), c.length, false)
+			client.add(a, c.body)
+			m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+			m.W.Run(10 * time.Millisecond)
+			r, socket := streams.Requests[0], streams.Sockets[0]
+			if r.Kind != stats.StreamBody || r.ToHead != (c.method == "HEAD") || r.Minor != 1 || r.Continue || string(r.RequestID) != "id" ||
+				r.Chunks != (len(c.head) > 1 || c.length < 0) || !strings.HasPrefix(string(r.Head), c.method+" /up HTTP/1.1\r\n") {
+				t.Errorf("left as %+v", r)
+			}
+			for _, line := range c.head {
+				if !strings.Contains(string(r.Head), line+"\r\n") {
+					t.Errorf("no %s in %q", line, r.Head)
+				}
+			}
+			if n := m.Consumer.Report().Stats.Handoffs[stats.Handoff(stats.StreamBody)]; n != 1 {
+				t.Errorf("%d handoffs", n)
+			}
+			if c.trailer {
+				client.end(a, field("x-sum", "5"))
+			}
+			m.W.Run(10 * time.Millisecond)
+			onLoop := m.Consumer.Loop.Do
+			var got string
+			onLoop(func() { got = string(r.Buffer.B) + string(proxytest.ReadArrived(t, socket)) })
+			if !strings.HasPrefix(got, c.body) || !strings.HasSuffix(got, c.text) {
+				t.Errorf("the goroutine got %q", got)
+			}
+			onLoop(func() {
+				_, _ = socket.Write([]byte("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"))
+				if c.method != "HEAD" {
+					_, _ = socket.Write([]byte("3\r\nabc\r\n0\r\nx-end: 1\r\n\r\n"))
+				}
+			})
+			client.await(a)
+			body, behind := "abc", "x-end: 1"
+			if c.method == "HEAD" {
+				body, behind = "", ""
+			}
+			if a.Status != 201 || string(a.body) != body || a.behind != behind || fmt.Sprint(a.before) != "[103]" {
+				t.Errorf("the client got %v and %d, %q, %q", a.before, a.Status, a.body, a.behind)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
+// TestStreamWindow: a client sends no more of a long body than the goroutine has room for, and more once it has read.
+func TestStreamWindow(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+	client := dial(m, 0)
+	const length = 3 << 20
+	a := client.announce(request("POST", "/", 0), length, false)
+	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+	sent, read := 0, 0
+	more := func() {
+		client.do(func() {
+			for n := 1; n > 0 && sent < length; sent += n {
+				n = client.codec.Send(a.stream, make([]byte, min(64<<10, length-sent)))
+			}
+		})
+		m.W.Run(10 * time.Millisecond)
+	}
+	for range 5 {
+		more()
+	}
+	if sent == 0 || sent > 1<<20 {
+		t.Errorf("%d bytes were sent to a goroutine that reads nothing", sent)
+	}
+	for range 200 {
+		more()
+		m.Consumer.Loop.Do(func() { read += len(proxytest.ReadArrived(t, streams.Sockets[0])) })
+	}
+	if sent != length || read != length {
+		t.Errorf("%d bytes were sent, %d read", sent, read)
+	}
+	client.do(func() { client.conn.Close() })
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestStreamEnds: what ends a stream ends it for both sides.
+func TestStreamEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(client *client, a *reply, socket func(says string, reset bool))
+		reset bool // the client gets one
+	}{
+		"the client resets it": {func(c *client, a *reply, _ func(string, bool)) {
+			c.do(func() { c.codec.Reset(a.stream, http2.Cancel) })
+		}, false},
+		"the client leaves":       {func(c *client, _ *reply, _ func(string, bool)) { c.do(c.conn.Close) }, false},
+		"the goroutine resets it": {func(_ *client, _ *reply, s func(string, bool)) { s("", true) }, true},
+		"the response breaks": {func(_ *client, _ *reply, s func(string, bool)) {
+			s("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", true)
+		}, true},
+		"the response is no HTTP": {func(_ *client, _ *reply, s func(string, bool)) { s("hello", false) }, true},
+		"the response comes earlier": {func(_ *client, _ *reply, s func(string, bool)) {
+			s("HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n", false)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+			client := dial(m, 0)
+			a := client.announce(request("POST", "/", 0), proxytest.LongBodySize, false)
+			m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+			c.end(client, a, func(says string, reset bool) {
+				m.Consumer.Loop.Do(func() {
+					_, _ = streams.Sockets[0].Write([]byte(says))
+					if reset {
+						streams.Sockets[0].(proxytest.PipeSocket).Reset()
+					}
+				})
+			})
+			m.W.Run(100 * time.Millisecond)
+			if (a.reset && a.code == http2.InternalError) != c.reset {
+				t.Errorf("reset %t with %d, status %d", a.reset, a.code, a.Status)
+			}
+			if ended := streams.Pipes[0].Closed != nil || streams.Pipes[0].Ended; !ended {
+				t.Error("the goroutine does not learn of the end")
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
+// TestAnswerIsStream: a response whose body is a stream gets its head and its body from the goroutine.
+func TestAnswerIsStream(t *testing.T) {
+	const edits = "response_headers: {set: {x-back: '{path} {request_id}'}}"
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages, Match: "match: {path: /}, " + edits})
+	m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
+	c := dial(m, 0)
+	a := c.send(request("GET", "/s", 0, "x-request-id: id"))
+	m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
+	head := string(streams.Responses[0].Head)
+	for _, line := range []string{"x-back: /s id", "X-Request-Id: id", "Transfer-Encoding: chunked"} {
+		if !strings.Contains(head, line+"\r\n") {
+			t.Errorf("no %s in %q", line, head)
+		}
+	}
+	if n := m.Consumer.Report().Stats.Handoffs[stats.HandoffAnswer]; n != 1 || !streams.Responses[0].Chunks {
+		t.Errorf("%d handoffs, chunks %t", n, streams.Responses[0].Chunks)
+	}
+	m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(head + "5\r\nfirst\r\n")) })
+	m.RunUntil("the first bytes", func() bool { return len(a.body) == 5 })
+	m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte("4\r\nlast\r\n0\r\n\r\n")) })
+	if c.await(a); a.Status != 200 || string(a.body) != "firstlast" || string(protocol.Find(a.Headers, "x-back")) != "/s id" {
+		t.Errorf("%d %q %s", a.Status, a.body, a.Headers)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
