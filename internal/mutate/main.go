@@ -37,6 +37,7 @@ var testers = map[string][]string{
 	"proxy/exchange":        {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
 	"proxy/identity":        {"proxy/allow"},
 	"proxy/mux":             {"proxy/upstream/dubbo"},
+	"proxy/mux/linkconn":    {"proxy/downstream/link"},
 	"proxy/race":            {"proxy/exchange", "proxy/telemetry/trace"},
 	"proxy/reactor/epoll":   {"proxy/reactor/kernel"},
 	"proxy/reactor/gnet":    {"proxy/reactor/kernel"},

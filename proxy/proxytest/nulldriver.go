@@ -38,6 +38,7 @@ type NullConn struct {
 	Out      []byte // written, not delivered
 	spare    []byte // the other half of Out's double buffer
 	Closed   bool
+	Finished bool // closed by Finish
 }
 
 // NewNullNet returns a network without loops.
@@ -70,7 +71,7 @@ func (c *NullConn) Buffered() int              { return 0 }
 func (c *NullConn) AwaitRoom(int, *loop.Flush) {}
 func (c *NullConn) Close()                     { c.Closed = true }
 func (c *NullConn) Drain()                     { c.Closed = true }
-func (c *NullConn) Finish()                    { c.Closed = true }
+func (c *NullConn) Finish()                    { c.Closed, c.Finished = true, true }
 func (c *NullConn) HasInput() bool             { return false }
 func (c *NullConn) RemoteAddr() string         { return "192.0.2.1:1" }
 

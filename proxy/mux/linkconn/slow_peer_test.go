@@ -176,6 +176,14 @@ func TestIdleLinkCloses(t *testing.T) {
 		m.DialIngress(p)
 		m.CheckClosesAfter(p, 60*time.Second, 30*time.Second)
 	})
+	t.Run("behind a request", func(t *testing.T) { // which ends just before a keepalive
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 1m", Provider: "timeout: 1m"})
+		m.Apps[0].Delay = func() time.Duration { return 19 * time.Second }
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) }), Reply: pong}
+		m.DialIngress(p)
+		m.RunUntil("the response", func() bool { return m.Apps[0].Served == 1 && m.Nodes[1].Proc.Pending() == 0 })
+		m.CheckClosesAfter(p, 60*time.Second, 10*time.Second)
+	})
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		c := m.Post(10)
@@ -227,4 +235,25 @@ func TestSlowProvider(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExpiredRequest: a link gives back the memory of a request that takes its peer too long to send, and goes on.
+func TestExpiredRequest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {body: 4s}"})
+	long := *proxytest.LinkRequest
+	long.Body = make([]byte, 100_000)
+	says := proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, &long, time.Minute, nil) })
+	preface := len(proxytest.LinkPreface(link.Dialer))
+	p := &proxytest.Peer{Says: append(says[:preface:preface], wholeFrames(says[preface:], 80_000)...)}
+	m.DialIngress(p)
+	m.W.Run(3 * time.Second)
+	if n := m.Nodes[1].Proc.Held(); n < 60_000 {
+		t.Errorf("%d bytes are held of a request that is incomplete", n)
+	}
+	m.W.Run(3 * time.Second)
+	if n := m.Nodes[1].Proc.Held(); n > 10_000 || p.Ended {
+		t.Errorf("%d bytes are held of a request that is refused, the link is closed: %t", n, p.Ended)
+	}
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
 }
