@@ -397,3 +397,33 @@ func TestLateDataCausesReset(t *testing.T) {
 	p.w.Run(time.Second)
 	p.wantClosed(t, "a", p.at, syscall.ECONNRESET)
 }
+
+// verifiedEnd is an end that hears when the certificate of its peer is no longer accepted.
+type verifiedEnd struct {
+	end
+	untrusted int
+}
+
+func (e *verifiedEnd) OnUntrusted() { e.untrusted++ }
+
+// TestDistrust: an end that can tell what becomes of a peer that is no longer accepted is told. The connection of another end
+// closes.
+func TestDistrust(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		p := newTwo(t, 1)
+		verified := &verifiedEnd{end: end{w: p.w}}
+		if tells {
+			p.w.Net.Listen("10.0.0.2:81", p.b, func() loop.Receiver { return verified })
+			p.at = &end{w: p.w}
+			p.a.Do(func() { p.a.Dial("10.0.0.2:81", time.Second, p.at) })
+		} else {
+			p.dial(time.Second)
+		}
+		p.w.Run(100 * ms)
+		p.w.Faults.Distrust(p.at.c)
+		p.w.Run(100 * ms)
+		if told := verified.untrusted == 1; told != tells || p.at.closed == tells {
+			t.Errorf("told %d times, the connection is closed: %t", verified.untrusted, p.at.closed)
+		}
+	}
+}
