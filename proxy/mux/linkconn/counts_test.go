@@ -129,4 +129,7 @@ func TestControlFlood(t *testing.T) {
 	}
 	m.W.Faults.Reset(p.Conn)
 	m.Settled()
+	if n := m.Nodes[1].Proc.Links(); n != 0 {
+		t.Errorf("%d links are counted after the end of the only one", n)
+	}
 }
