@@ -199,6 +199,7 @@ type HTTP2Conn struct {
 
 	Withhold *bool            // while it is true, no window is given back
 	Request  protocol.Request // the latest
+	Body     []byte           // of it, as far as it has arrived
 	Resets   []http2.Code     // streams that the client has reset
 	Ended    bool             // the connection is closed
 	text     bytebufferpool.ByteBuffer
@@ -242,6 +243,7 @@ type http2Events struct{ *HTTP2Conn }
 
 func (e http2Events) NewRequest(*http2.Stream) (*protocol.Request, *bytebufferpool.ByteBuffer) {
 	e.text.Reset()
+	e.Body = e.Body[:0]
 	return &e.Request, &e.text
 }
 
@@ -255,6 +257,7 @@ func (e http2Events) OnRequest(st *http2.Stream, end bool) {
 }
 
 func (e http2Events) OnData(st *http2.Stream, b []byte, end bool) {
+	e.Body = append(e.Body, b...)
 	if end {
 		e.OnCall(e.HTTP2Conn, st)
 		return

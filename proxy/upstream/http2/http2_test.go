@@ -18,6 +18,7 @@ type app struct {
 	streams int                    // that a connection allows; 0 means the default
 	conns   []*proxytest.HTTP2Conn // all that were accepted
 	calls   int
+	onHead  func(c *proxytest.HTTP2Conn, st *http2.Stream) // of a request whose body follows; nil means nothing
 	onCall  func(c *proxytest.HTTP2Conn, st *http2.Stream) // nil means respond
 	stop    func()
 }
@@ -49,6 +50,7 @@ func (a *app) listen() {
 			}
 			respond(c, st)
 		})
+		c.OnHead = a.onHead
 		a.conns = append(a.conns, c)
 		return c
 	})
