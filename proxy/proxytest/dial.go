@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
 
 // Dialler is a loop that counts dials and limits how many are in progress.
@@ -13,6 +14,7 @@ type Dialler struct {
 	MaxDials               int // 0 means no limit
 	Dialling, MostDialling int // in progress now, and at most
 	Dials                  int
+	Receivers              []loop.Receiver // of these
 	Refused                int
 	RefuseAfter            time.Duration // how late a refused dial fails
 }
@@ -26,6 +28,7 @@ func (d *Dialler) Dial(addr string, timeout time.Duration, r loop.Receiver) {
 	}
 	d.Dialling++
 	d.Dials++
+	d.Receivers = append(d.Receivers, r)
 	d.MostDialling = max(d.MostDialling, d.Dialling)
 	d.Loop.Dial(addr, timeout, &dialled{Receiver: r, d: d})
 }
@@ -59,12 +62,20 @@ func (c *dialled) OnClose(err error) {
 func DiallingMesh(t *testing.T, room int, o MeshOptions) (*Mesh, *Dialler) {
 	d := &Dialler{MaxDials: room}
 	o.Service = Fields(o.Service, "max_pending: 10000")
-	o.Dialler = func(l loop.Loop) loop.Loop {
-		if d.Loop != nil {
-			return l // of an application's sidecar
-		}
-		d.Loop = l
-		return d
-	}
+	o.Dialler = d.Of
 	return NewMesh(t, o), d
+}
+
+// Of makes d the dialler of l, if that is the first loop: it is a MeshOptions.Dialler for the consumer's sidecar.
+func (d *Dialler) Of(l loop.Loop) loop.Loop {
+	if d.Loop != nil {
+		return l
+	}
+	d.Loop = l
+	return d
+}
+
+// Distrust tells a connection that was dialled that its endpoint is not trusted any more.
+func (d *Dialler) Distrust(l *sim.Loop, dial int) {
+	l.Do(d.Receivers[dial].(loop.Verified).OnUntrusted)
 }

@@ -1,0 +1,324 @@
+package http2_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// TestHandshakeFails: an endpoint that does not speak HTTP/2 counts as one that can't be connected to, and the log says why.
+func TestHandshakeFails(t *testing.T) {
+	closes := func(p *proxytest.Peer, m *proxytest.Mesh) { m.Apps[0].Loop.Do(p.Conn.Close) }
+	for _, c := range []struct {
+		name, says string
+		then       func(p *proxytest.Peer, m *proxytest.Mesh) // nil means nothing
+		log        string
+	}{
+		{"HTTP/1.1", "HTTP/1.1 400 Bad Request\r\n\r\n", nil, "the peer speaks HTTP/1.1, not HTTP/2"},
+		{"another protocol", "220 mail.test ESMTP\r\n", nil, "the peer does not speak HTTP/2: http2: "},
+		{"closes", "", closes, "the peer closed before it spoke HTTP/2; it may want TLS, or speak HTTP/1.1\""},
+		{"resets", "", func(p *proxytest.Peer, m *proxytest.Mesh) { m.W.Faults.Reset(p.Conn) }, "it may want TLS, or speak HTTP/1.1\\n"},
+		{"silence", "", nil, "the peer did not begin to speak HTTP/2 within connect_timeout"},
+		{"no streams", noStreams, nil, "the peer takes no requests: its SETTINGS allow no stream"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, apps := newMesh(t, 1, "retry: {on: []}")
+			a := apps[0]
+			a.stop()
+			var peers []*proxytest.Peer
+			stop := m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+				peers = append(peers, &proxytest.Peer{Says: []byte(c.says)})
+				return peers[len(peers)-1]
+			})
+			call := m.Post(10)
+			m.Do(call)
+			if c.then != nil {
+				m.RunUntil("a connection", func() bool { return len(peers) == 1 && len(peers[0].Heard) > 0 })
+				c.then(peers[0], m)
+			}
+			m.Finish(call)
+			if call.Code != "upstream-connect" || call.Took > 300*time.Millisecond {
+				t.Errorf("status %d %s after %v", call.Status, call.Code, call.Took)
+			}
+			if text := m.Consumer.LogText.String(); !strings.Contains(text, c.log) {
+				t.Errorf("the log has %q", text)
+			}
+			m.W.Run(10 * time.Millisecond)
+			if !peers[0].Ended {
+				t.Error("the connection is open")
+			}
+			stop()
+			a.listen()
+			m.OK(do(m))
+			m.Settled()
+		})
+	}
+}
+
+// TestMalformedInput: a malformed response fails, and its connection goes on. Malformed input that belongs to no response ends the
+// connection behind a GOAWAY.
+func TestMalformedInput(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		code   string
+		frame  byte // that the endpoint gets
+		closed bool
+	}{
+		{"\x00\x00\x00\x00\x00\x00\x00\x00\x01", "upstream-malformed", 3, false}, // DATA before HEADERS
+		{"\x00\x00\x00\x00\x00\x00\x00\x00\x00", "upstream-reset", 7, true},      // DATA of no stream
+	} {
+		m, apps := newMesh(t, 1, "")
+		a := apps[0]
+		a.stop()
+		p := &proxytest.Peer{Says: []byte(settings)}
+		stop := m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver { return p })
+		call := m.Post(10)
+		m.Do(call)
+		m.W.Run(10 * time.Millisecond)
+		before := len(p.Heard)
+		a.of.Loop.Do(func() { p.Conn.Write([]byte(c.says)) })
+		m.Finish(call)
+		if call.Status != 502 || call.Code != c.code {
+			t.Errorf("status %d %s, want 502 %s", call.Status, call.Code, c.code)
+		}
+		m.W.Run(10 * time.Millisecond)
+		if said := p.Heard[before:]; p.Ended != c.closed || len(said) < 9 || said[3] != c.frame {
+			t.Errorf("the endpoint got %q, closed %t; want %d", said, p.Ended, c.frame)
+		}
+		if stop(); c.closed {
+			a.listen()
+			m.OK(do(m))
+		}
+		m.Settled()
+	}
+}
+
+// TestUntrusted: an endpoint that is not trusted any more responds to what it has, within timeouts.drain. Later requests take a new
+// connection.
+func TestUntrusted(t *testing.T) {
+	newMesh := func(t *testing.T) (*proxytest.Mesh, *proxytest.Dialler, *app) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2",
+			Limits: "timeouts: {drain: 2s}", Service: "timeout: 10s, connect_timeout: 5s, retry: {on: []}"})
+		return m, d, startApps(m)[0]
+	}
+	t.Run("idle", func(t *testing.T) {
+		m, d, a := newMesh(t)
+		m.OK(do(m))
+		d.Distrust(m.Consumer.Loop, 0)
+		m.RunUntil("the end of the connection", func() bool { return a.conns[0].Ended })
+		m.OK(do(m))
+		m.Settled()
+	})
+	for name, c := range map[string]struct {
+		takes time.Duration
+		code  string
+		ends  time.Duration // of the connection
+	}{"busy": {takes: time.Second, ends: time.Second}, "busy for too long": {5 * time.Second, "upstream-reset", 2 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			m, d, a := newMesh(t)
+			a.onCall = a.later(c.takes)
+			call := m.Post(10)
+			m.Do(call)
+			m.RunUntil("the request", func() bool { return a.calls == 1 })
+			d.Distrust(m.Consumer.Loop, 0)
+			since := m.W.Now()
+			a.onCall = nil
+			m.OK(do(m))
+			if len(a.conns) != 2 {
+				t.Errorf("%d connections", len(a.conns))
+			}
+			m.Finish(call)
+			m.RunUntil("the end of the connection", func() bool { return a.conns[0].Ended })
+			if call.Code != c.code || m.W.Now()-since > c.ends+100*time.Millisecond || a.conns[1].Ended {
+				t.Errorf("status %d %s, closed after %v", call.Status, call.Code, m.W.Now()-since)
+			}
+			m.Settled()
+		})
+	}
+	t.Run("not open yet", func(t *testing.T) {
+		m, d, a := newMesh(t)
+		a.stop()
+		p := &proxytest.Peer{}
+		m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver { return p })
+		call := m.Post(10)
+		m.Do(call)
+		m.RunUntil("the preface", func() bool { return len(p.Heard) > 0 })
+		d.Distrust(m.Consumer.Loop, 0)
+		m.Finish(call)
+		if call.Code != "upstream-connect" || call.Took > time.Second {
+			t.Errorf("status %d %s after %v", call.Status, call.Code, call.Took)
+		}
+		m.Settled()
+	})
+}
+
+// TestShedLargest: a connection drops the largest of its incomplete responses, unless all are small. Streams and requests that
+// were withdrawn are not among them.
+func TestShedLargest(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 60s, retry: {on: []}"})
+	a := startApps(m)[0]
+	sizes := map[string]int{"/small": shard.LeastShed / 2, "/large": shard.LeastShed + 10<<10, "/largest": 2 * shard.LeastShed}
+	a.onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+		size := sizes[string(server.Request.Path)]
+		server.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: int64(size + 1)})
+		left := make([]byte, size)
+		more := &loop.Timer{}
+		more.Fire = func() {
+			left = left[server.H2.Send(st, left):]
+			if server.Flush(); len(left) > 0 {
+				a.of.Loop.After(time.Millisecond, more)
+			}
+		}
+		more.Fire()
+	}
+	calls := map[string]*proxytest.Call{}
+	for path := range sizes {
+		calls[path] = m.Get(path)
+		m.Do(calls[path])
+	}
+	m.W.Run(100 * time.Millisecond)
+	holder := d.Receivers[0].(shard.Holder)
+	for _, path := range []string{"/largest", "/large", ""} {
+		dropped := false
+		m.Consumer.Loop.Do(func() { dropped = holder.ShedLargest() })
+		m.W.Run(10 * time.Millisecond)
+		if dropped != (path != "") || dropped && (calls[path].Status != 503 || calls[path].Code != "shed") {
+			t.Errorf("%q: dropped %t, %+v", path, dropped, calls[path])
+		}
+	}
+	if a.conns[0].Ended || !slices.Equal(a.conns[0].Resets, []http2.Code{http2.Cancel, http2.Cancel}) || calls["/small"].Done {
+		t.Errorf("the application got resets %v, closed %t", a.conns[0].Resets, a.conns[0].Ended)
+	}
+	m.Consumer.Loop.Do(holder.CloseNow)
+	m.Finish(calls["/small"])
+	if calls["/small"].Code != "upstream-reset" {
+		t.Errorf("after the close: %+v", calls["/small"])
+	}
+	m.RunUntil("the end of the connection", func() bool { return a.conns[0].Ended })
+	m.Settled()
+}
+
+// TestDialsRefused: requests for which the driver refuses a dial wait for room on a connection that is open, or for the driver, which
+// is asked seldom. Without an open connection they fail, and the endpoint is not blamed.
+func TestDialsRefused(t *testing.T) {
+	newMesh := func(t *testing.T, room int) (*proxytest.Mesh, *proxytest.Dialler, *app) {
+		m, d := proxytest.DiallingMesh(t, room, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 30s, outlier: {consecutive: 1}"})
+		a := startApps(m)[0]
+		a.streams = 1
+		a.stop()
+		a.listen()
+		return m, d, a
+	}
+	t.Run("no connection", func(t *testing.T) {
+		m, d, _ := newMesh(t, 1)
+		d.Dialling = 1 // for another endpoint
+		calls := m.Burst(10, 10)
+		m.Finish(calls...)
+		if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) {
+			t.Errorf("responses %v", n)
+		}
+		d.Dialling = 0
+		m.OK(do(m))
+		m.Settled()
+	})
+	t.Run("a busy connection", func(t *testing.T) {
+		m, d, a := newMesh(t, 1)
+		a.onCall = a.later(50 * time.Millisecond)
+		first := m.Post(10)
+		m.Do(first)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		d.Dialling = 1
+		calls := m.Burst(3, 10)
+		m.Finish(calls...)
+		m.OK(append(calls, first)...)
+		if len(a.conns) != 1 || d.Refused == 0 || d.Refused > 10 {
+			t.Errorf("%d connections, %d dials refused", len(a.conns), d.Refused)
+		}
+		m.Settled()
+	})
+	t.Run("room again", func(t *testing.T) {
+		m, d, a := newMesh(t, 1)
+		a.onCall = a.later(20 * time.Second)
+		busy := m.Post(10)
+		m.Do(busy)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		a.onCall = nil
+		d.Dialling = 1
+		calls := m.Burst(30, 10)
+		m.W.Run(time.Second)
+		before := d.Refused
+		m.W.Run(4 * time.Second)
+		if n := d.Refused - before; n < 45 || n > 55 {
+			t.Errorf("%d dials refused within 4 s, want one in 80 ms", n)
+		}
+		d.Dialling = 0
+		since := m.W.Now()
+		m.Finish(calls...)
+		m.OK(calls...)
+		if took := m.W.Now() - since; took > 150*time.Millisecond {
+			t.Errorf("response %v after there was room", took)
+		}
+		for _, e := range m.Consumer.Report().Services[0].Endpoints {
+			if e.Ejected {
+				t.Error("the endpoint is ejected")
+			}
+		}
+		m.Finish(busy)
+		m.Settled()
+	})
+	t.Run("the callers leave", func(t *testing.T) {
+		m, d, a := newMesh(t, 1)
+		a.onCall = a.later(20 * time.Second)
+		busy := m.Post(10)
+		m.Do(busy)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		d.Dialling = 1
+		var clients []*proxytest.Client
+		for range 10 {
+			clients = append(clients, m.Do(m.Post(10)))
+		}
+		m.W.Run(50 * time.Millisecond)
+		for _, c := range clients {
+			c.Leave()
+		}
+		m.W.Run(100 * time.Millisecond)
+		before := d.Refused
+		m.W.Run(time.Second)
+		if d.Refused != before {
+			t.Errorf("%d dials without a caller", d.Refused-before)
+		}
+		m.Finish(busy)
+		m.Settled()
+	})
+}
+
+// TestCancelUnsent: a request that was not sent yet, since the endpoint does not read, does not linger when it is withdrawn.
+func TestCancelUnsent(t *testing.T) {
+	m, apps := newMesh(t, 1, "timeout: 60s")
+	a := apps[0]
+	m.OK(do(m))
+	m.W.Faults.PauseReading(a.conns[0].Conn, true)
+	long := "X: " + strings.Repeat("x", 20<<10)
+	var clients []*proxytest.Client
+	for range 50 { // more than the connection takes
+		clients = append(clients, m.Do(m.Get("/", long)))
+		m.W.Run(time.Millisecond)
+	}
+	pending := func() int { return m.Consumer.Report().Services[0].Endpoints[0].Pending }
+	for _, i := range []int{49, 0} { // the first request was sent
+		clients[i].Leave()
+		m.W.Run(10 * time.Millisecond)
+		if n := pending(); n != 49 {
+			t.Errorf("%d requests are pending after the caller of %d has left, want 49", n, i)
+		}
+	}
+	m.W.Faults.PauseReading(a.conns[0].Conn, false)
+	m.Settled()
+}
