@@ -86,7 +86,6 @@ func (c *conn) adopt(s *call, st *http2.Stream) {
 	s.c, s.st, s.born, s.index = c, st, c.outputs, len(c.calls)
 	st.Owner = s
 	c.calls = append(c.calls, s)
-	c.begun++
 }
 
 // scheme is that of the requests.

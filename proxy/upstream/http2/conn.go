@@ -21,7 +21,6 @@ type conn struct {
 	options   http2.Options
 
 	calls     []*call // requests in flight, those that linger included
-	begun     int     // requests that were sent, ever
 	heard     bool    // something was heard since the connection was last idle
 	feeding   bool    // the codec is decoding
 	freed     bool    // a request is over, and its room has no use yet

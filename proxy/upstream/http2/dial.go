@@ -79,14 +79,6 @@ func (p *pool) onDialFailed(f *fault.Failure, newest uint64) {
 	p.dialMore()
 }
 
-// onGone is called when a connection goes away that has carried no request: dialling again at once
-// would not help.
-func (p *pool) onGone() {
-	if len(p.conns) == 0 && p.dials.n == 0 {
-		p.fail(p.service.DialFailed(p.endpoint.LB.Addr, errGoesAway), p.arrivals, true)
-	}
-}
-
 // fail fails waiting requests up to newest, all or one. A retry may queue again, and has a later
 // id.
 func (p *pool) fail(f *fault.Failure, newest uint64, all bool) {

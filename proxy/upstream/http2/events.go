@@ -129,20 +129,11 @@ func (events) OnWritable(st *http2.Stream) {
 }
 
 // OnGoAway implements http2.ResponseHandler. OnReset follows for the requests that the endpoint did not take.
-// One that goes away before the first request counts as one that can't be connected to, lest it be
-// picked because it has nothing in flight.
 func (e events) OnGoAway(last uint32, code http2.Code) {
 	if code != http2.NoError {
 		e.shard.Log.Warn("the endpoint closes the connection", "peer", e.transport.RemoteAddr(), "code", uint32(code))
 	}
-	if e.state == open {
-		e.state.become(draining)
-		e.pool.drain(e.conn)
-		e.finishDrain()
-		if e.begun == 0 {
-			e.pool.onGone()
-		}
-	}
+	e.drain()
 	e.pool.dialMore()
 }
 

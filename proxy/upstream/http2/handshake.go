@@ -17,7 +17,6 @@ var (
 	errHTTP1     = errors.New("proxy: the peer speaks HTTP/1.1, not HTTP/2; expected a service with protocol: http")
 	errNotHTTP2  = errors.New("proxy: the peer does not speak HTTP/2")
 	errNoRoom    = errors.New("proxy: the peer takes no requests: its SETTINGS allow no stream")
-	errGoesAway  = errors.New("proxy: the peer goes away before it took a request")
 )
 
 // notHTTP2 returns why the connection did not open, if b is the first that the endpoint sent.
