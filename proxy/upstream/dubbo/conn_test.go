@@ -1,0 +1,199 @@
+package dubbo_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestWriteTimeout: a connection closes if the provider takes nothing for timeouts.write, be that calls, or responses to its own
+// heartbeats, of which few wait.
+func TestWriteTimeout(t *testing.T) {
+	for _, what := range []string{"calls", "heartbeats"} {
+		t.Run(what, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 20s", Limits: "timeouts: {write: 2s}"})
+			a := m.Apps[0]
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+			provider := a.Conns[0]
+			m.W.Faults.PauseReading(provider.Conn, true)
+			var ids []int64
+			if what == "calls" {
+				for range 50 {
+					ids = append(ids, c.CallHessian("m", strings.Repeat("x", 30_000)))
+				}
+			} else {
+				asks := bytes.Repeat(dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 1), 50_000)
+				a.Loop.Do(func() { provider.Conn.Write(asks) })
+			}
+			m.W.Run(time.Second)
+			if n := m.Consumer.Proc.Buffered(); what == "heartbeats" && (n < mux.MaxOutbound || n > 2*mux.MaxOutbound) {
+				t.Errorf("%d bytes are buffered", n)
+			}
+			if n := m.Consumer.WriteTimeouts(); n != 0 {
+				t.Error("a write timeout after a second")
+			}
+			m.RunUntil("the timeout", func() bool { return m.Consumer.WriteTimeouts() == 1 })
+			m.W.Faults.PauseReading(provider.Conn, false)
+			m.RunUntil("the close", func() bool { return !provider.Open })
+			lost := 0
+			for _, id := range ids { // those that were not sent take another connection
+				if c.Await(id).Status != dubbo.StatusOK {
+					lost++
+				}
+			}
+			if (lost > 0) != (what == "calls") || lost == len(ids) && what == "calls" {
+				t.Errorf("%d of %d calls were lost", lost, len(ids))
+			}
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+			m.Settled()
+		})
+	}
+}
+
+// TestIncompleteFrames: an incomplete response counts in limits.buffered until it is complete, or its connection closes. Frames that
+// nobody waits for don't count.
+func TestIncompleteFrames(t *testing.T) {
+	const size = 100_000
+	for _, c := range []struct {
+		name    string
+		frame   func(call *dubbo.Frame) dubbo.Frame
+		counts  bool
+		unasked bool // nobody waits for it
+	}{
+		{name: "response", frame: func(call *dubbo.Frame) dubbo.Frame { return dubbo.Frame{ID: call.ID} }, counts: true},
+		{name: "response to nobody", frame: func(call *dubbo.Frame) dubbo.Frame { return dubbo.Frame{ID: call.ID + 1} }, unasked: true},
+		{name: "request", frame: func(call *dubbo.Frame) dubbo.Frame { return dubbo.Frame{ID: call.ID, Request: true} }, unasked: true},
+		{name: "event", frame: func(*dubbo.Frame) dubbo.Frame { return dubbo.Frame{Event: true, Request: true, TwoWay: true} }, unasked: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, whole := range []bool{true, false} {
+				m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 60s, retry: {on: []}"})
+				a := m.Apps[0]
+				a.Respond = proxytest.NoResponse
+				var call dubbo.Frame
+				a.OnCall = func(f *dubbo.Frame) { call = *f }
+				client := m.DialDubbo(proxytest.EgressDubbo)
+				id := client.CallHessian("m", "x")
+				m.RunUntil("the call", func() bool { return a.Served == 1 })
+				before := m.Consumer.Proc.Buffered()
+				f := c.frame(&call)
+				f.Serialization, f.Status, f.Body = dubbo.Hessian2, dubbo.StatusOK, make([]byte, size)
+				text := dubbo.AppendFrame(nil, &f)
+				provider := a.Conns[0]
+				a.Loop.Do(func() { provider.Conn.Write(text[:size]) })
+				m.W.Run(100 * time.Millisecond)
+				if n := m.Consumer.Proc.Buffered() - before; (n > size/2) != c.counts {
+					t.Errorf("%d bytes more are counted for an incomplete frame", n)
+				}
+				if whole {
+					a.Loop.Do(func() { provider.Conn.Write(text[size:]) })
+					m.W.Run(100 * time.Millisecond)
+				}
+				if whole && c.unasked { // the frame was skipped
+					a.Loop.Do(func() {
+						provider.Conn.Write(dubbo.AppendFrame(nil, &dubbo.Frame{ID: call.ID, Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, Body: []byte{0x92}}))
+					})
+				}
+				if !whole {
+					m.W.Faults.Reset(provider.Conn)
+				}
+				if got := client.Await(id).Status; (got == dubbo.StatusOK) != whole {
+					t.Errorf("whole %t: status %d", whole, got)
+				}
+				if provider.Answered > 0 {
+					t.Error("a long event has a response")
+				}
+				m.Settled()
+			}
+		})
+	}
+}
+
+// TestCallsOfConnection: a connection carries as many calls as it may, and no more.
+func TestCallsOfConnection(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 60s, max_pending: 10000"})
+	a := m.Apps[0]
+	a.Delay = func() time.Duration { return time.Second }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	var ids []int64
+	for range mux.MaxStreams {
+		ids = append(ids, c.CallHessian("m", "x"))
+	}
+	m.RunUntil("the calls", func() bool { return a.Busy == mux.MaxStreams })
+	k := m.JSONCall("m", `{"args":["x"]}`)
+	m.Do(k)
+	m.Finish(k)
+	if k.Status != 503 || k.Code != "connection-full" {
+		t.Errorf("one call more: status %d %s", k.Status, k.Code)
+	}
+	for _, id := range ids {
+		c.CheckResult(id, dubbo.StatusOK, "")
+	}
+	m.Settled()
+}
+
+// TestIdleConnectionOfRemovedEndpoint: it closes at once.
+func TestIdleConnectionOfRemovedEndpoint(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	m.Consumer.Update("compute")
+	m.RunUntil("the close", func() bool { return !m.Apps[0].Conns[0].Open })
+	m.Settled()
+}
+
+// TestTimeLeft: the provider learns how long the caller still waits, if the caller has said it, or the service wants it.
+func TestTimeLeft(t *testing.T) {
+	timeout := regexp.MustCompile(`timeout\D{1,3}(\d+)`)
+	for _, c := range []struct {
+		service string
+		call    func(m *proxytest.Mesh) *proxytest.Call
+		from    int // the least number of milliseconds; 0 means none
+	}{
+		{"timeout: 2s", func(m *proxytest.Mesh) *proxytest.Call { return m.JSONCall("m", `{"args":["x"]}`) }, 0},
+		{"timeout: 2s, timeout_header: true", func(m *proxytest.Mesh) *proxytest.Call { return m.JSONCall("m", `{"args":["x"]}`) }, 1900},
+		{"timeout: 2s", func(m *proxytest.Mesh) *proxytest.Call {
+			return m.JSONCall("m", `{"args":["x"]}`, "x-remora-timeout-ms: 800")
+		}, 700},
+	} {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: c.service})
+		got := 0
+		m.Apps[0].OnCall = func(f *dubbo.Frame) {
+			if found := timeout.FindSubmatch(f.Body); found != nil {
+				got, _ = strconv.Atoi(string(found[1]))
+			}
+		}
+		k := c.call(m.Mesh)
+		m.Do(k)
+		m.Finish(k)
+		if m.OK(k); got < c.from || got > c.from+100 {
+			t.Errorf("%s: the provider got a timeout of %d ms, want %d at least", c.service, got, c.from)
+		}
+		m.Settled()
+	}
+}
+
+// TestOneWayCall: a call that wants no response is over once it is sent.
+func TestOneWayCall(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	a := m.Apps[0]
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	f := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 1, Body: proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")}
+	twoWay := true
+	a.OnCall = func(f *dubbo.Frame) { twoWay = f.TwoWay }
+	c.Send(dubbo.AppendFrame(nil, f))
+	m.RunUntil("the call", func() bool { return a.Served == 1 })
+	m.Settled()
+	if s := m.Consumer.Stats("compute"); twoWay || fmt.Sprint(s.Outcomes) != "[1 0 0 0 0 0]" {
+		t.Errorf("the provider was asked for a response: %t; outcomes %v", twoWay, s.Outcomes)
+	}
+}
