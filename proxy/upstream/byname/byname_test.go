@@ -25,6 +25,10 @@ func TestNameFor(t *testing.T) {
 			t.Errorf("%q: %q, want %q", authority, got, want)
 		}
 	}
+	authority := []byte("a.test:443")
+	if n := testing.AllocsPerRun(100, func() { s.nameFor(authority) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 // fakePool is a pool that is in use or not.

@@ -160,3 +160,15 @@ func TestFinishClosesNothing(t *testing.T) {
 	}
 	a.respond(open)
 }
+
+// TestSilentEndpointWithoutAttempt: once the deadline of the attempt has passed that was left to finish, nobody learns any more when the
+// endpoint responds. So the others end, too.
+func TestSilentEndpointWithoutAttempt(t *testing.T) {
+	a := newSilentApp(t, "close")
+	a.abandon(3, time.Second)
+	a.m.W.Run(20 * time.Second)
+	if n, open := a.pending(), len(a.working()); n != 0 || open != 0 {
+		t.Errorf("%d attempts are pending after the deadline, %d connections are open", n, open)
+	}
+	a.m.Settled()
+}

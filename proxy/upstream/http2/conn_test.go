@@ -235,9 +235,23 @@ func TestDialsRefused(t *testing.T) {
 		m.Do(first)
 		m.RunUntil("a connection", func() bool { return a.calls == 1 })
 		d.Dialling = 1
-		calls := m.Burst(3, 10)
+		var served []string
+		a.onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+			served = append(served, string(protocol.Find(server.Request.Headers, "x-nonce")))
+			respond(server, st)
+		}
+		calls, sent := []*proxytest.Call{first}, []string(nil)
+		for range 3 {
+			c := m.Post(10)
+			m.Do(c)
+			calls, sent = append(calls, c), append(sent, c.Nonce)
+			m.W.Run(time.Millisecond)
+		}
 		m.Finish(calls...)
-		m.OK(append(calls, first)...)
+		m.OK(calls...)
+		if !slices.Equal(served, sent) {
+			t.Errorf("requests %s were served in the order %s", sent, served)
+		}
 		if len(a.conns) != 1 || d.Refused == 0 || d.Refused > 10 {
 			t.Errorf("%d connections, %d dials refused", len(a.conns), d.Refused)
 		}

@@ -387,6 +387,11 @@ func TestRetired(t *testing.T) {
 	if gone, kept := len(apps[0].open()), len(apps[1].open()); gone != 0 || kept != 1 {
 		t.Errorf("%d connections to the endpoint that left, %d to the other", gone, kept)
 	}
+	m.Consumer.Update("compute", m.Endpoint(0))
+	m.W.Run(100 * time.Millisecond)
+	if n := len(apps[1].open()); n != 0 {
+		t.Errorf("%d idle connections to an endpoint that left", n)
+	}
 	m.Settled()
 }
 

@@ -74,16 +74,19 @@ func TestEarlyLongResponse(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, consumer)
 }
 
-// TestLateEndOfHead checks that the response to a HEAD whose end comes behind its HEADERS is whole,
-// whatever length the body of a GET would have.
-func TestLateEndOfHead(t *testing.T) {
+// TestLateEnd checks that a response without a body whose end comes behind its HEADERS is whole: to a HEAD, whatever length
+// the body of a GET would have, or of length 0.
+func TestLateEnd(t *testing.T) {
 	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
 	a := startApps(m)[0]
-	for _, length := range []int64{-1, 10, 1 << 30} {
+	for _, r := range []struct {
+		method string
+		length int64
+	}{{"HEAD", -1}, {"HEAD", 10}, {"HEAD", 1 << 30}, {"GET", 0}} {
 		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			nonce := protocol.Find(c.Request.Headers, "x-nonce")
 			c.H2.ResponseHead(st, &protocol.Response{
-				Status: 200, DeclaredLength: length, Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: nonce}},
+				Status: 200, DeclaredLength: r.length, Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: nonce}},
 			})
 			end := &loop.Timer{}
 			end.Fire = func() {
@@ -95,11 +98,11 @@ func TestLateEndOfHead(t *testing.T) {
 			a.of.Loop.After(200*time.Millisecond, end)
 		}
 		c := m.Get("/")
-		c.IsHead, c.Raw = true, append([]byte("HEAD"), c.Raw[len("GET"):]...)
+		c.IsHead, c.Raw = r.method == "HEAD", append([]byte(r.method), c.Raw[len("GET"):]...)
 		m.Do(c)
 		m.Finish(c)
 		if m.OK(c); len(consumer.Responses) > 0 {
-			t.Errorf("length %d: the response became a stream", length)
+			t.Errorf("%s, length %d: the response became a stream", r.method, r.length)
 		}
 	}
 	proxytest.CheckStreamsSettled(m, consumer)
