@@ -1,0 +1,403 @@
+package link_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+func TestMain(m *testing.M) { proxytest.Main(m) }
+
+// acceptor accepts links in the place of the only provider's sidecar. The ids of the requests on a link are 1, 2 and so on.
+type acceptor struct {
+	m        *proxytest.Mesh
+	loop     *sim.Loop
+	settings link.Settings
+	links    []*accepted
+	stop     func()
+}
+
+// accepted is the accepting end of one link.
+type accepted struct {
+	proxytest.Peer
+	of *acceptor
+	w  *link.Writer
+}
+
+func newMesh(t *testing.T, settings link.Settings, service string) (*proxytest.Mesh, *proxytest.Dialler, *acceptor) {
+	t.Helper()
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 2s}",
+		Service: proxytest.Fields("connect_timeout: 1s", service)})
+	a := &acceptor{m: m, loop: m.W.Loop("10.0.1.1-raw"), settings: settings}
+	m.Nodes[1].Stop[0]()
+	a.listen()
+	return m, d, a
+}
+
+func (a *acceptor) listen() {
+	a.stop = a.m.W.Net.Listen(proxytest.Ingress, a.loop, func() loop.Receiver {
+		c := &accepted{of: a, w: link.NewWriter()}
+		c.w.Preface(link.Acceptor, a.settings)
+		c.w.Open(1, link.Settings{})
+		c.Says = c.w.Append(nil, 1<<20)
+		a.links = append(a.links, c)
+		return c
+	})
+}
+
+// accept replaces what accepts links by one that says something else.
+func (a *acceptor) accept(says string) (peers *[]*proxytest.Peer) {
+	a.stop()
+	peers = new([]*proxytest.Peer)
+	a.stop = a.m.W.Net.Listen(proxytest.Ingress, a.loop, func() loop.Receiver {
+		*peers = append(*peers, &proxytest.Peer{Says: []byte(says)})
+		return (*peers)[len(*peers)-1]
+	})
+	return peers
+}
+
+// say sends what is written.
+func (c *accepted) say(write func(w *link.Writer)) {
+	c.of.loop.Do(func() {
+		write(c.w)
+		c.Conn.Write(c.w.Append(nil, 1<<20))
+	})
+	c.of.m.W.Run(10 * time.Millisecond)
+}
+
+// respond responds to the request with an id.
+func (c *accepted) respond(id uint64) {
+	c.say(func(w *link.Writer) {
+		w.Response(id, &protocol.Response{Status: 200, DeclaredLength: -1}, protocol.CodecHTTP, nil)
+	})
+}
+
+// send sends n requests whose responses have no nonce, and lets them arrive.
+func (a *acceptor) send(n int) (calls []*proxytest.Call, clients []*proxytest.Client) {
+	for range n {
+		c := a.m.Post(10)
+		c.Nonce = ""
+		calls, clients = append(calls, c), append(clients, a.m.Do(c))
+		a.m.W.Run(10 * time.Millisecond)
+	}
+	return calls, clients
+}
+
+// check checks how calls have ended: by code, "open" if one has not.
+func check(t *testing.T, calls []*proxytest.Call, want ...string) {
+	t.Helper()
+	for i, c := range calls {
+		got := c.Code
+		if !c.Done {
+			got = "open"
+		}
+		if got != want[i] {
+			t.Errorf("call %d: status %d %q, want %q", i+1, c.Status, got, want[i])
+		}
+	}
+}
+
+// TestHandshakeFails: an endpoint that does not speak the protocol of links counts as one that can't be connected to, and the log says
+// why.
+func TestHandshakeFails(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		then       func(p *proxytest.Peer, a *acceptor) // nil means nothing
+		code, log  string
+	}{
+		{"another protocol", "HTTP/1.1 400 Bad Request\r\n\r\n", nil, "upstream-connect", ""},
+		{"closes", "", func(p *proxytest.Peer, a *acceptor) { a.loop.Do(p.Conn.Close) }, "upstream-connect", "it may want TLS, or speak another protocol\""},
+		{"resets", "", func(p *proxytest.Peer, a *acceptor) { a.m.W.Faults.Reset(p.Conn) }, "upstream-connect", "it may want TLS, or speak another protocol: "},
+		{"silence", "", nil, "upstream-connect", "the peer did not begin to speak the link protocol within connect_timeout"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+			peers := a.accept(c.says)
+			calls, _ := a.send(1)
+			if c.then != nil {
+				c.then((*peers)[0], a)
+			}
+			m.Finish(calls...)
+			check(t, calls, c.code)
+			if took := calls[0].Took; took > 1100*time.Millisecond || len(*peers) != 1 {
+				t.Errorf("it took %v, and %d connections", took, len(*peers))
+			}
+			if text := m.Consumer.LogText.String(); !strings.Contains(text, c.log) {
+				t.Errorf("the log has %q", text)
+			}
+			m.W.Run(10 * time.Millisecond)
+			if !(*peers)[0].Ended {
+				t.Error("the connection is open")
+			}
+			a.stop()
+			a.listen()
+			calls, _ = a.send(1)
+			a.links[0].respond(1)
+			m.OK(calls...)
+			m.Settled()
+		})
+	}
+}
+
+// TestUntrusted: an endpoint that is not trusted any more responds to what it has, within timeouts.drain. Later requests take a new link.
+func TestUntrusted(t *testing.T) {
+	t.Run("idle", func(t *testing.T) {
+		m, d, a := newMesh(t, link.Settings{}, "timeout: 10s")
+		calls, _ := a.send(1)
+		a.links[0].respond(1)
+		m.OK(calls...)
+		d.Distrust(m.Consumer.Loop, 0)
+		m.RunUntil("the close", func() bool { return a.links[0].Ended })
+		calls, _ = a.send(1)
+		a.links[1].respond(1)
+		m.OK(calls...)
+		m.Settled()
+	})
+	t.Run("busy", func(t *testing.T) {
+		m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+		calls, _ := a.send(2)
+		d.Distrust(m.Consumer.Loop, 0)
+		more, _ := a.send(1)
+		a.links[1].respond(1)
+		m.OK(more...)
+		a.links[0].respond(1)
+		check(t, calls, "", "open")
+		m.W.Run(3 * time.Second)
+		check(t, calls, "", "upstream-reset")
+		if !a.links[0].Ended || a.links[1].Ended || len(a.links) != 2 {
+			t.Errorf("%d links, the first has ended: %t", len(a.links), a.links[0].Ended)
+		}
+		m.Settled()
+	})
+	t.Run("not open yet", func(t *testing.T) {
+		m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+		a.accept("")
+		calls, _ := a.send(1)
+		d.Distrust(m.Consumer.Loop, 0)
+		m.W.Run(10 * time.Millisecond)
+		check(t, calls, "upstream-connect")
+		m.Settled()
+	})
+}
+
+// TestGoAway: requests that the peer has not accepted take another link, also if it says so in several steps. It responds to the others,
+// and its link closes behind them.
+func TestGoAway(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
+	calls, _ := a.send(5)
+	first := a.links[0]
+	first.say(func(w *link.Writer) { w.GoAway(4, link.Draining) })
+	first.say(func(w *link.Writer) { w.GoAway(4, link.Draining) })
+	if len(a.links) != 2 {
+		t.Fatalf("%d links", len(a.links))
+	}
+	first.respond(2)
+	first.say(func(w *link.Writer) { w.GoAway(3, link.Draining) })
+	check(t, calls, "open", "", "open", "open", "open")
+	a.links[1].respond(1) // the fifth call, and then the fourth
+	check(t, calls, "open", "", "open", "open", "")
+	a.links[1].respond(2)
+	check(t, calls, "open", "", "open", "", "")
+	first.respond(1)
+	if first.Ended {
+		t.Error("the link closes before its last response")
+	}
+	first.respond(3)
+	m.OK(calls...)
+	m.RunUntil("the close", func() bool { return first.Ended })
+	if a.links[1].Ended || len(a.links) != 2 {
+		t.Errorf("%d links", len(a.links))
+	}
+	m.Settled()
+}
+
+// TestGoAwayAtOnce: a peer that accepts no request counts as one that can't be connected to.
+func TestGoAwayAtOnce(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	calls, _ := a.send(1)
+	a.links[0].say(func(w *link.Writer) { w.GoAway(0, link.Draining) })
+	for i := 1; i < len(a.links) && i < 10; i++ {
+		a.links[i].say(func(w *link.Writer) { w.GoAway(0, link.Draining) })
+	}
+	m.Finish(calls...)
+	check(t, calls, "upstream-connect")
+	m.Settled()
+}
+
+// TestRetired: the link to an endpoint that has left the service closes behind its last response, and at once without a request.
+func TestRetired(t *testing.T) {
+	for _, busy := range []bool{true, false} {
+		m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
+		calls, _ := a.send(1)
+		if !busy {
+			a.links[0].respond(1)
+		}
+		m.Consumer.Update("compute")
+		m.W.Run(10 * time.Millisecond)
+		if a.links[0].Ended == busy {
+			t.Errorf("busy %t: the link has ended: %t", busy, a.links[0].Ended)
+		}
+		if busy {
+			a.links[0].respond(1)
+		}
+		m.OK(calls...)
+		m.RunUntil("the close", func() bool { return a.links[0].Ended })
+		m.Settled()
+	}
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 100ms")
+	peers := a.accept("")
+	calls, _ := a.send(1)
+	m.Finish(calls...)
+	m.Consumer.Update("compute")
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	a.loop.Do(func() { (*peers)[0].Conn.Write(w.Append(nil, 1<<20)) })
+	m.RunUntil("the close of a link that was not open", func() bool { return (*peers)[0].Ended })
+	m.Settled()
+}
+
+// TestSilentPeer: requests take another link once a request has reached its deadline at a peer that was silent.
+func TestSilentPeer(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 3s")
+	calls, _ := a.send(1)
+	a.links[0].respond(1)
+	m.OK(calls...)
+	m.W.Faults.PauseReading(a.links[0].Conn, true)
+	calls, _ = a.send(1)
+	m.Finish(calls...)
+	check(t, calls, "deadline")
+	calls, _ = a.send(1)
+	if len(a.links) != 2 {
+		t.Fatalf("%d links", len(a.links))
+	}
+	a.links[1].respond(1)
+	m.OK(calls...)
+	m.W.Faults.PauseReading(a.links[0].Conn, false)
+	m.W.Run(time.Second)
+	m.Settled()
+}
+
+// TestCancelAcks: what the peer says of a cancelled request ends it, or not.
+func TestCancelAcks(t *testing.T) {
+	for _, c := range []struct {
+		acks  []link.Dropped
+		ends  bool
+		saved uint64
+	}{
+		{[]link.Dropped{link.CancelDropped}, true, 1},
+		{[]link.Dropped{link.CancelFinished}, true, 0},
+		{[]link.Dropped{link.CancelClosed}, true, 0},
+		{[]link.Dropped{link.CancelAtApp}, false, 0},
+		{[]link.Dropped{link.CancelAtApp, link.CancelDropped}, true, 0},
+		{nil, false, 0},
+	} {
+		m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
+		_, clients := a.send(2)
+		clients[0].Leave()
+		m.W.Run(10 * time.Millisecond)
+		for _, ack := range c.acks {
+			a.links[0].say(func(w *link.Writer) { w.CancelAck(1, ack) })
+		}
+		stats := m.Consumer.Report().Stats
+		left := m.Consumer.Report().Services[0].Endpoints[0].Pending
+		if stats.Cancels != 1 || stats.CancelsSaved != c.saved || (left == 1) != c.ends {
+			t.Errorf("%v: %d cancels, %d saved, %d pending", c.acks, stats.Cancels, stats.CancelsSaved, left)
+		}
+		a.links[0].respond(2)
+		if !c.ends {
+			a.links[0].respond(1) // crosses the CANCEL
+		}
+		if left = m.Consumer.Report().Services[0].Endpoints[0].Pending; left != 0 {
+			t.Errorf("%v: %d are pending in the end", c.acks, left)
+		}
+		m.Settled()
+	}
+}
+
+// TestUnaskedAck: a request that was not cancelled fails if the peer says that it was.
+func TestUnaskedAck(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	calls, _ := a.send(2)
+	a.links[0].say(func(w *link.Writer) { w.CancelAck(1, link.CancelDropped); w.CancelAck(7, link.CancelDropped) })
+	check(t, calls, "upstream-malformed", "open")
+	a.links[0].respond(2)
+	check(t, calls, "upstream-malformed", "")
+	m.Settled()
+}
+
+// TestRejected: responses that can't be taken fail, and the link goes on.
+func TestRejected(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	calls, _ := a.send(3)
+	a.links[0].say(func(w *link.Writer) { w.Refused(1, link.Overload) })
+	a.links[0].say(func(w *link.Writer) {
+		w.Response(2, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, proxytest.MaxMessage+1)}, protocol.CodecHTTP, nil)
+	})
+	m.W.Run(100 * time.Millisecond)
+	check(t, calls, "overloaded", "response-too-large", "open")
+	a.links[0].respond(3)
+	check(t, calls, "overloaded", "response-too-large", "")
+	if a.links[0].Ended {
+		t.Error("the link is closed")
+	}
+	m.Settled()
+}
+
+// TestLostLink: requests on a lost link fail, those of which nothing was sent as ones without a connection.
+func TestLostLink(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	first, _ := a.send(1)
+	m.W.Faults.PauseReading(a.links[0].Conn, true)
+	var calls []*proxytest.Call
+	for range 100 { // more than the link takes
+		c := m.Get("/", "X: "+strings.Repeat("x", 20<<10))
+		m.Do(c)
+		calls = append(calls, c)
+	}
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.Reset(a.links[0].Conn)
+	m.Finish(append(calls, first...)...)
+	check(t, first, "upstream-reset")
+	if n := proxytest.CountCodes(calls); n["upstream-reset"] == 0 || n["upstream-connect"] == 0 || n["upstream-reset"]+n["upstream-connect"] != len(calls) {
+		t.Errorf("responses %v", n)
+	}
+	m.Settled()
+}
+
+// TestShedLargest: a link drops the largest of its incomplete responses, unless all are small.
+func TestShedLargest(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Service: "timeout: 10s, retry: {on: []}"})
+	a := m.LinkResponder()
+	calls := m.Burst(2, 10)
+	m.W.Run(10 * time.Millisecond)
+	a.QueueResponses(2)
+	a.Send(3 * shard.LeastShed)
+	holder := d.Receivers[0].(shard.Holder)
+	for i, want := range []bool{true, true, false} {
+		dropped := false
+		m.Consumer.Loop.Do(func() { dropped = holder.ShedLargest() })
+		m.W.Run(10 * time.Millisecond)
+		if n := proxytest.CountCodes(calls)["shed"]; dropped != want || n != min(i+1, 2) {
+			t.Errorf("step %d: dropped %t, %d calls were shed", i, dropped, n)
+		}
+	}
+	if a.Ended {
+		t.Error("the link is closed")
+	}
+	more := m.Post(10)
+	m.Do(more)
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Loop.Do(holder.CloseNow)
+	m.Finish(more)
+	if more.Code != "upstream-reset" {
+		t.Errorf("status %d %s after the close", more.Status, more.Code)
+	}
+	m.Settled()
+}
