@@ -56,7 +56,7 @@ func (l *leaving) check() {
 
 // becomeStream passes a response on that must be a stream, or holds its head as long as the race wants.
 func (l *leaving) becomeStream() {
-	if l.response != nil && l.body.Length() == 0 {
+	if l.body.Length() == 0 {
 		if wait := l.current.HoldsHead(); wait > 0 {
 			l.held = true
 			l.shard.Loop.After(wait, &l.pause)
