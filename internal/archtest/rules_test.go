@@ -460,7 +460,7 @@ var homes = []home{
 		"it looks for leaked goroutines in tests"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
 		"name servers are asked in one package"},
-	{"golang.org/x/net/http2", []string{"protocol/http2_test", "protocol/http2/hpack_test", "proxy_test", "proxy/stream_test", "e2e/...", "lab/..."},
+	{"golang.org/x/net/http2", []string{"protocol/http2_test", "protocol/http2/hpack_test", "proxy_test", "proxy/stream_test", "proxy/upstream/http2_test", "e2e/...", "lab/..."},
 		"it is a peer in the lab and in tests of the codec, which allocates nothing per request"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora/top", "e2e/...", "internal/intercept_test"},
 		"system calls belong to the drivers, to who owns the terminal, and to a test between network namespaces"},
