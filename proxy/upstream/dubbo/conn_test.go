@@ -184,7 +184,7 @@ func TestTimeLeft(t *testing.T) {
 
 // TestOneWayCall: a call that wants no response is over once it is sent.
 func TestOneWayCall(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	f := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 1, Body: proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")}
@@ -195,5 +195,8 @@ func TestOneWayCall(t *testing.T) {
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); twoWay || fmt.Sprint(s.Outcomes) != "[1 0 0 0 0 0]" {
 		t.Errorf("the provider was asked for a response: %t; outcomes %v", twoWay, s.Outcomes)
+	}
+	if line := m.Consumer.OnlyAccessLine(); line.Status != 200 {
+		t.Errorf("status %d in the access log", line.Status)
 	}
 }
