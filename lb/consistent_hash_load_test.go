@@ -90,6 +90,19 @@ func TestPassedOver(t *testing.T) {
 	}
 	owner := s.Pick(q)
 	check("owner", 0)
+	owner.Unhealthy = true
+	s.Retune()
+	passed := uint64(0)
+	for key := range uint64(100) {
+		r := s.peers.all.ring
+		if r.members[r.points[r.search(uint32(mix(key)>>32))].owner].Endpoint == owner {
+			passed++
+		}
+		s.Pick(Query{Now: 10 * ms, Rand: q.Rand, Key: mix(key)})
+	}
+	check("the owner of some keys is unhealthy", passed)
+	s.PassedOver, owner.Unhealthy = 0, false
+	s.Retune()
 	s.Stall = Stall{After: ms, Probe: time.Hour}
 	for range 2 {
 		s.At(0).Start(0)

@@ -154,6 +154,10 @@ func TestConsistentHashNext(t *testing.T) {
 				s.Balance = 1.25
 				e.Start(0)
 			}},
+			"full of streams": {do: func(s *Set, e *Endpoint) {
+				s.Balance = 1.25
+				e.OpenStream(0)
+			}},
 		} {
 			s := hashed(targets)
 			s.Outlier = outlier.Rules{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}
