@@ -46,7 +46,7 @@ func (b *Backoff) grow(now, sent time.Duration) {
 // CountTaken notes that the endpoint had room for a request, which was sent at the time sent. It has an
 // effect only after a refusal.
 func (b *Backoff) CountTaken(sent time.Duration) {
-	if b.gap == 0 || sent < b.since {
+	if sent < b.since {
 		return
 	}
 	if b.gap -= b.gap / gapShrink; b.gap < gapLeast {

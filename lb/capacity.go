@@ -58,7 +58,7 @@ type utilization struct {
 // for all its clients, takes the share utilization of its capacity. Impossible values are ignored.
 func (e *Endpoint) ReportUtilization(now time.Duration, rate, utilization float64) {
 	full := rate / utilization
-	if !(rate > 0 && utilization > 0 && full > 0 && full <= maxFull) {
+	if !(rate > 0 && full > 0 && full <= maxFull) {
 		return
 	}
 	u := &e.utilization

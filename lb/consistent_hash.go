@@ -137,7 +137,7 @@ func newRing(endpoints []*Endpoint) *ring {
 		m.part = exact / float64(counts[i])
 		points += counts[i]
 	}
-	upper := max(0, bits.Len(uint(points-1))-2) // about four points for each: fewer starts fit the cache
+	upper := bits.Len(uint(points-1)) - 2 // about four points for each: fewer starts fit the cache
 	r.shift = 32 - upper
 	r.points, r.starts = make([]point, points), make([]uint32, 1<<upper+1)
 	r.eachPoint(counts, func(_ int, place uint32) { r.starts[place>>r.shift+1]++ })

@@ -79,7 +79,7 @@ func (x *excess) add(now, took time.Duration, requests int) {
 func (x *excess) at(now time.Duration) float64 {
 	half := math.Ln2 * float64(x.latency)
 	age := float64(now - x.loadAt)
-	if x.load == 0 || age >= loadEnd*half {
+	if age >= loadEnd*half {
 		return 0
 	}
 	return x.load * log2.Exp(-age/half)

@@ -43,11 +43,9 @@ func (s *Set) farProbe(q *Query, p purpose) *Endpoint {
 		if !e.probeDue(q.Now) {
 			continue
 		}
-		passedOver := s.PassedOver
 		if picked := s.choose(s.policy(), &s.peers.far, q, p); picked != nil && picked.isEjected() {
 			return picked
 		}
-		s.PassedOver = passedOver
 		return nil
 	}
 	return nil
