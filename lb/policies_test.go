@@ -13,6 +13,19 @@ import (
 	"github.com/remora-proxy/remora/lb/outlier"
 )
 
+// TestPolicyNames: each policy is found by its name, and no policy by another name.
+func TestPolicyNames(t *testing.T) {
+	names := PolicyNames()
+	for i, p := range Policies {
+		if names[i] != p.Name || PolicyOf(p.Name) != p.Policy {
+			t.Errorf("%s: named %s, and the name has %T", p.Name, names[i], PolicyOf(p.Name))
+		}
+	}
+	if p := PolicyOf("other"); len(names) != len(Policies) || p != nil {
+		t.Errorf("%d names, and another name has %T", len(names), p)
+	}
+}
+
 // policies are the policies that give each idle endpoint its share of the picks.
 var policies = []Policy{LeastPending{}, WeightedRoundRobin{}, PeakEWMA{}, Random{}}
 
@@ -153,6 +166,28 @@ func TestRoundRobinSpread(t *testing.T) {
 					if slack := 1 + float64(len(weights)-1)*w/total; math.Abs(got-want) > slack+1e-9 {
 						t.Fatalf("weights %v: %q has %v of %s, want %.2f", weights, stretch, got, targets[i].Addr, want)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestRoundRobinOfMany: endpoints of the same weight have one turn each in a round, also if snapshots come in between.
+func TestRoundRobinOfMany(t *testing.T) {
+	three := func(int) float64 { return 3 }
+	for _, updates := range []bool{false, true} {
+		for n := 1; n < 20; n++ {
+			s, rnd := Set{Policy: WeightedRoundRobin{}}, rand.NewPCG(1, uint64(n))
+			s.Update(numbered(n, three))
+			for round := range 20 {
+				got := map[*Endpoint]bool{}
+				for range n {
+					if got[s.Pick(Query{Rand: rnd})] = true; updates {
+						s.Update(numbered(n, three))
+					}
+				}
+				if len(got) != n {
+					t.Errorf("%d of %d endpoints had a turn in round %d, with snapshots %t", len(got), n, round, updates)
 				}
 			}
 		}

@@ -29,8 +29,9 @@ type turns struct {
 }
 
 // begin orders the endpoints of the view. Those that had turns in an earlier snapshot keep
-// their place, unless their weight has grown so much that others would get thousands of turns
-// before.
+// their place. An endpoint whose next turn is more than two periods away, because its weight has
+// grown, begins anew: others would get up to thousands of turns before. By rounding, a turn may be
+// slightly more than one period away.
 //
 // The virtual time restarts at 0. After years of turns of endpoints with little weight, the
 // period of a heavy endpoint would be lost in rounding, and it would get all turns.
@@ -40,7 +41,7 @@ func (t *turns) begin(v *View) {
 	}
 	v.set.peers.virtual = 0
 	for _, e := range v.group.endpoints {
-		if period := 1 / e.effectiveWeight; e.nextTurn <= 0 || e.nextTurn > period {
+		if period := 1 / e.effectiveWeight; e.nextTurn <= 0 || e.nextTurn > 2*period {
 			e.nextTurn = v.float() * period
 		}
 		t.order = append(t.order, e)
