@@ -49,6 +49,28 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestBackoffAtOnce: a request counts that was sent in the moment in which the gap grew, and after the gap each refusal.
+func TestBackoffAtOnce(t *testing.T) {
+	var b Backoff
+	b.grow(sec, 0)
+	if b.grow(2*sec, sec); b.gap != 2*gapLeast {
+		t.Errorf("a refusal makes the gap %v", b.gap)
+	}
+	if b.CountTaken(2 * sec); b.gap != 2*gapLeast-2*gapLeast/gapShrink {
+		t.Errorf("a request that is taken makes the gap %v", b.gap)
+	}
+	for b.Refuses() {
+		b.CountTaken(2 * sec)
+	}
+	if b.grow(3*sec, sec); b.gap != gapLeast {
+		t.Errorf("a refusal of an earlier request makes the gap %v after its end", b.gap)
+	}
+	b.gap = gapLeast * gapShrink / (gapShrink - 1)
+	if b.CountTaken(3 * sec); b.gap != gapLeast {
+		t.Errorf("a gap that shrinks to the least one becomes %v", b.gap)
+	}
+}
+
 // TestPickWithoutRoom: endpoints with a gap get a request only when it is due, as long as another
 // has room. Then all are picked, and HasRoom says that there is none.
 func TestPickWithoutRoom(t *testing.T) {

@@ -111,6 +111,15 @@ func TestEjection(t *testing.T) {
 	}
 }
 
+// TestSilenceOfNone: without an ejection time, any silence is bad, and no silence is not.
+func TestSilenceOfNone(t *testing.T) {
+	_, e := judged(2, outlier.Rules{})
+	e.Start(sec)
+	if e.TimedOut(sec) || !e.TimedOut(sec+1) {
+		t.Error("bad without a silence, or not bad after one")
+	}
+}
+
 // TestEjectionReturns checks that an ejected endpoint gets nothing for its time, and then
 // one probe. After a good probe its record is clear; after a bad one it is ejected for
 // twice as long.
@@ -158,8 +167,8 @@ func TestEjectionReturns(t *testing.T) {
 	now += term + ms
 	e.Judge(now, true)
 	e.Finish(now, ms)
-	if _, ejected := e.Ejected(); ejected || !picked(now) {
-		t.Error("still ejected after a good probe")
+	if _, ejected := e.Ejected(); ejected || !picked(now) || e.discount != 1 {
+		t.Errorf("after a good probe: ejected %t, discount %v", ejected, e.discount)
 	}
 	e.judgeMany(now, 4, false)
 	if _, ejected := e.Ejected(); ejected {
@@ -250,6 +259,27 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestPanicShare: how many bad endpoints make a set panic.
+func TestPanicShare(t *testing.T) {
+	for _, c := range []struct {
+		n, bad int
+		share  float64
+		want   bool
+	}{
+		{0, 0, 0, false}, {1, 0, 0, false}, {1, 1, 0, true}, {4, 3, 0, false}, {4, 4, 0, true},
+		{4, 2, .5, false}, {4, 3, .5, true}, {4, 0, .5, false}, {4, 3, 1, false}, {4, 4, 1, true}, {0, 0, .5, false},
+	} {
+		s := Set{PanicThreshold: c.share}
+		targets := numbered(c.n, even)
+		for i := range c.bad {
+			targets[i].Unhealthy = true
+		}
+		if s.Update(targets); s.Panics() != c.want {
+			t.Errorf("%d of %d are bad, at a threshold of %v: panic %t", c.bad, c.n, c.share, s.Panics())
+		}
+	}
+}
+
 // TestRetune checks that changed settings apply to the present endpoints, and that what
 // they still allow stays.
 func TestRetune(t *testing.T) {
@@ -295,23 +325,27 @@ func TestLatencyEjection(t *testing.T) {
 		name    string
 		latency []time.Duration // mean of each
 		answers int
+		factor  float64
 		want    int // ejected, from the slowest on
 	}{
-		{"alike", []time.Duration{ms, ms, ms, ms, ms, ms}, 30, 0},
-		{"at the factor", []time.Duration{ms, ms, ms, 3 * ms}, 30, 0},
-		{"past it", []time.Duration{ms, ms, ms, 3*ms + 1}, 30, 1},
-		{"too few answers", []time.Duration{ms, ms, ms, 9 * ms}, 19, 0},
-		{"enough", []time.Duration{ms, ms, ms, 9 * ms}, 20, 1},
-		{"two of six", []time.Duration{ms, ms, ms, ms, 9 * ms, 8 * ms}, 30, 2},
-		{"of two", []time.Duration{ms, 9 * ms}, 30, 1},
-		{"half of them", []time.Duration{ms, ms, 9 * ms, 9 * ms}, 30, 2},
-		{"most of them", []time.Duration{ms, 9 * ms, 9 * ms, 9 * ms}, 30, 0},
-		{"alone", []time.Duration{9 * ms}, 30, 0},
+		{"alike", []time.Duration{ms, ms, ms, ms, ms, ms}, 30, 3, 0},
+		{"at the factor", []time.Duration{ms, ms, ms, 3 * ms}, 30, 3, 0},
+		{"past it", []time.Duration{ms, ms, ms, 3*ms + 1}, 30, 3, 1},
+		{"too few answers", []time.Duration{ms, ms, ms, 9 * ms}, 19, 3, 0},
+		{"enough", []time.Duration{ms, ms, ms, 9 * ms}, 20, 3, 1},
+		{"two of six", []time.Duration{ms, ms, ms, ms, 9 * ms, 8 * ms}, 30, 3, 2},
+		{"of two", []time.Duration{ms, 9 * ms}, 30, 3, 1},
+		{"half of them", []time.Duration{ms, ms, 9 * ms, 9 * ms}, 30, 3, 2},
+		{"most of them", []time.Duration{ms, 9 * ms, 9 * ms, 9 * ms}, 30, 3, 0},
+		{"alone", []time.Duration{9 * ms}, 30, 3, 0},
+		{"a factor of 1", []time.Duration{ms, ms, ms, 3 * ms}, 30, 1, 1},
+		{"no factor", []time.Duration{ms, ms, ms, 9 * ms}, 30, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := strict
-			o.Latency = 3
+			o.Latency = c.factor
 			s, _ := judged(len(c.latency), o)
+			s.Pick(Query{Now: sec, Rand: rand.NewPCG(1, 2)})
 			for i, latency := range c.latency {
 				e := s.At(i)
 				for range c.answers {
@@ -319,7 +353,7 @@ func TestLatencyEjection(t *testing.T) {
 					e.Finish(sec, latency)
 				}
 			}
-			s.Pick(Query{Now: 2 * sec, Rand: rand.NewPCG(1, 2)})
+			s.Pick(Query{Now: sec + reviewEvery, Rand: rand.NewPCG(1, 2)})
 			if got := int(s.peers.health.counts[outlier.ByLatency]); got != c.want || s.peers.health.ejected != c.want {
 				t.Errorf("%d were ejected, want %d", got, c.want)
 			}
@@ -361,6 +395,7 @@ func TestRemovedEndpointJudged(t *testing.T) {
 	s, e := judged(4, strict)
 	s.Update(numbered(4, even)[1:])
 	e.judgeMany(0, 50, false)
+	e.CountNoRoom(0, 0)
 	e.TimedOut(sec)
 	if s.peers.health.ejected != 0 || s.peers.health.counts != [outlier.Reasons]uint64{} {
 		t.Errorf("%d ejected, counted %v", s.peers.health.ejected, s.peers.health.counts)

@@ -77,6 +77,11 @@ func TestStalled(t *testing.T) {
 			e.Start(0)
 			e.Report(6*ms, Load{SinceResponse: 2 * ms}, 2)
 		}, 8 * ms, false},
+		{"a report of an answer just now", func(e *Endpoint) {
+			e.Start(0)
+			e.Start(0)
+			e.Report(6*ms, Load{}, 2)
+		}, 8 * ms, false},
 		{"a report of an answer long ago", func(e *Endpoint) {
 			e.Start(2 * ms)
 			e.Start(2 * ms)
@@ -160,6 +165,9 @@ func TestLatency(t *testing.T) {
 	if e.Latency() != 50*ms || e.latency.At(1600*ms) != 50*ms {
 		t.Errorf("reported, with nothing recent: %v", e.Latency())
 	}
+	if e.Report(3*sec, Load{}, 0); e.Latency() != 50*ms {
+		t.Errorf("a report of an unknown latency makes it %v", e.Latency())
+	}
 }
 
 // Loops of one process see each other's attempts at once, without reports.
@@ -183,6 +191,25 @@ func TestProcessCount(t *testing.T) {
 	there.At(0).Drop()
 	if n := here.At(0).OfProcess(); n != 0 {
 		t.Errorf("%d pending after the only one was dropped", n)
+	}
+}
+
+// TestProcessChange: another count of the process takes over what this loop has at the endpoint.
+func TestProcessChange(t *testing.T) {
+	_, e := one(t)
+	e.Start(0)
+	e.OpenStream(0)
+	e.Start(0)
+	e.CountBatch(1)
+	var first, second atomic.Int32
+	for _, n := range []*atomic.Int32{&first, &second, &second} {
+		e.CountIn(n)
+		if got := n.Load(); got != 2 || e.OfProcess() != 2 {
+			t.Errorf("counts %d, and %d of the process, want 2", got, e.OfProcess())
+		}
+	}
+	if first.Load() != 0 {
+		t.Errorf("the first count still has %d", first.Load())
 	}
 }
 

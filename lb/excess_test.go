@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -124,16 +125,97 @@ func TestDeclinesFade(t *testing.T) {
 	if a, b := e.load(7*ms)/e.load(0), e.load(60*ms); a < 0.45 || a > 0.55 || b != 0 {
 		t.Errorf("after 7 ms %v of the load is left, after 60 ms %v", a, b)
 	}
+	if got, least := e.LatencyOfError(ms), e.LatencyOfError(20*ms); got != 10*ms || least != 20*ms {
+		t.Errorf("errors after 1 and 20 ms have the latencies %v and %v, want that of the peers at least", got, least)
+	}
+	if e.Report(0, Load{Pending: 100}, 0); s.peers.reports.n != 0 {
+		t.Error("what the endpoint declines counts as load of others")
+	}
 	e.CountIn(new(atomic.Int32))
 	before := e.excess.load
 	if e.CountNotDone(0, 0); e.excess.load-before < 3.5 || e.excess.load-before > 4 {
 		t.Errorf("a request of one of four loops adds the load %v", e.excess.load-before)
+	}
+	s.Loops = 0
+	s.Retune()
+	before = e.excess.load
+	if e.CountNotDone(0, 0); e.excess.load-before < .9 || e.excess.load-before > 1 {
+		t.Errorf("a request of the only loop adds the load %v", e.excess.load-before)
+	}
+	before = e.excess.at(ms)
+	e.CountNotDone(ms, ms)
+	if got := e.excess.at(ms) - before; got < .9 || got > 1 {
+		t.Errorf("a request that is declined at once adds the load %v", got)
 	}
 	for now := time.Duration(0); now < 15*sec; now += sec {
 		s.Pick(Query{Now: now, Rand: rand.NewPCG(1, 2)})
 	}
 	if e.excess.share != 0 || e.excess.load != 0 {
 		t.Errorf("excess %v and load %v after the record has expired", e.excess.share, e.excess.load)
+	}
+	if got := e.LatencyOfError(ms); got != ms {
+		t.Errorf("then an error after 1 ms has the latency %v", got)
+	}
+}
+
+// TestCompare: which share of the errors of an endpoint is beyond that of its peer, and beyond chance.
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		errors, good   int
+		peer, peerGood int           // errors of the peer, and attempts without
+		latency        time.Duration // of the peer, once; 0 means unknown
+		want           float64
+	}{
+		{"far beyond", 50, 50, 0, 99, ms, .92}, // a share of 1% with one more: 1, twice the root of 1, and 1 are expected
+		{"just beyond", 5, 95, 0, 99, ms, .2},
+		{"expected", 4, 96, 0, 99, ms, 0},
+		{"the peer fails, too", 100, 0, 49, 50, ms, (100 - 50 - 2*math.Sqrt(50) - 1) / 100},
+		{"a peer of unknown latency", 50, 50, 0, 99, 0, 0},
+	} {
+		s := &Set{}
+		s.Update(numbered(2, even))
+		e, peer := s.At(0), s.At(1)
+		e.judgeMany(0, c.good, true)
+		e.judgeMany(0, c.errors, false)
+		peer.judgeMany(0, c.peerGood, true)
+		peer.judgeMany(0, c.peer, false)
+		if c.latency > 0 {
+			peer.Start(0)
+			peer.Finish(0, c.latency)
+		}
+		x := excess{share: 1}
+		x.compare(0, &e.record, 0, s.peers.all.endpoints)
+		if math.Abs(x.share-c.want) > 1e-12 || x.share > 0 && (x.latency != ms || x.peak != float64(ms)) {
+			t.Errorf("%s: share %v, latency %v, peak %v, want a share of %v", c.name, x.share, x.latency, x.peak, c.want)
+		}
+	}
+}
+
+// TestDeclinedLoad: a declined request is load for the rest of the usual latency, and fades.
+func TestDeclinedLoad(t *testing.T) {
+	x := excess{share: .5, latency: 10 * ms}
+	half := time.Duration(math.Round(math.Ln2 * 10e6))
+	for _, c := range []struct {
+		after, took time.Duration
+		want        float64 // load
+	}{{0, 0, 2}, {0, 5 * ms, 3}, {0, 10 * ms, 3}, {0, 20 * ms, 3}, {half, 0, 3.5}, {2*half + half, 5 * ms, 3.5/8 + 1}} {
+		now := max(x.loadAt, sec) + c.after
+		if x.add(now, c.took, 4); math.Abs(x.at(now)-c.want) > 1e-6 {
+			t.Errorf("%v later, after %v: load %v, want %v", c.after, c.took, x.at(now), c.want)
+		}
+	}
+}
+
+// TestErrorsCountOnce: an error that was judged bad is the same error as its status.
+func TestErrorsCountOnce(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		_, e := one(t)
+		e.Judge(0, !bad)
+		e.CountErrorStatus(0, 0, bad)
+		if errors, all := e.record.Errors(); errors != 1 || all != 1 {
+			t.Errorf("judged bad %t: %v errors of %v", bad, errors, all)
+		}
 	}
 }
 

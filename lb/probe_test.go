@@ -100,3 +100,56 @@ func TestProbeInOtherZone(t *testing.T) {
 		}
 	}
 }
+
+// TestProbesInOtherZone: which endpoint of another zone is probed.
+func TestProbesInOtherZone(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(s *Set)
+		want string
+	}{
+		{"the one that is due", func(s *Set) { s.Lookup("b0").Judge(sec, false); s.Lookup("b1").Judge(0, false) }, "b1"},
+		{"none, as no probe is due", func(s *Set) { s.Lookup("b0").Judge(sec, false) }, "a0"},
+		{"none, as the endpoint has no room", func(s *Set) {
+			for _, e := range s.peers.far.endpoints {
+				e.Judge(0, false)
+				e.CountNoRoom(3*sec/2, 3*sec/2)
+				e.started = 3 * sec / 2
+			}
+		}, "a0"},
+		{"none in a panic", func(s *Set) {
+			s.Lookup("b1").Judge(0, false)
+			s.PanicThreshold = .1
+			s.Retune()
+		}, "a0"},
+	} {
+		for _, p := range Policies {
+			s := zoned(p.Policy, map[string]int{"a": 1, "b": 2})
+			s.Outlier = outlier.Rules{Consecutive: 1, Base: sec, MaxEjected: 1}
+			s.Retune()
+			c.do(s)
+			if e := s.Pick(Query{Now: 3 * sec / 2, Rand: rand.NewPCG(1, 2)}); e.Addr != c.want || s.PassedOver != 0 {
+				t.Errorf("%s, %s: picked %s, and passed %d over", c.name, p.Name, e.Addr, s.PassedOver)
+			}
+		}
+	}
+}
+
+// TestStreamIsProbe: a stream to an ejected endpoint is its probe, too. An endpoint that is unhealthy as well gets none.
+func TestStreamIsProbe(t *testing.T) {
+	s, e := judged(4, strict)
+	e.judgeMany(0, 5, false)
+	if !e.probeDue(sec) {
+		t.Error("no probe is due")
+	}
+	if e.Unhealthy = true; e.probeDue(sec) {
+		t.Error("a probe of an unhealthy endpoint is due")
+	}
+	e.Unhealthy = false
+	if e.OpenStream(sec); e.probeDue(sec) {
+		t.Error("another probe is due")
+	}
+	if got := s.Pick(Query{Now: sec, Rand: rand.NewPCG(1, 2)}); got == e {
+		t.Error("picked once more")
+	}
+}

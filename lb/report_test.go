@@ -28,7 +28,7 @@ func TestReportFades(t *testing.T) {
 		{at: 50 * ms, a: 8, b: 4, c: 6},
 		{at: 100 * ms, a: 6, b: 6, c: 6},
 		{at: 999 * ms, a: 6, b: 6, c: 6},
-		{at: 1099 * ms}, // the next expiry
+		{at: 1000 * ms},
 	} {
 		s.peers.reports.expire(x.at, s.peers.all.endpoints)
 		for i, e := range []*Endpoint{a, b, c} {
@@ -98,6 +98,18 @@ func TestReportRemoved(t *testing.T) {
 	a.Report(0, Load{Pending: 8}, 0)
 	if s.peers.reports.n != 0 || s.peers.reports.others != 0 || score(b, 0) != 0 {
 		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.peers.reports.n, s.peers.reports.others)
+	}
+}
+
+// TestReportRounding: of reports that count no longer nothing is left, not even rounding errors.
+func TestReportRounding(t *testing.T) {
+	var s Set
+	s.Update(numbered(2, func(int) float64 { return 10 }))
+	s.At(0).Report(0, Load{Pending: 1}, 0)
+	s.At(1).Report(0, Load{Pending: 2}, 0)
+	s.Update(nil)
+	if r := s.peers.reports; r.n != 0 || r.others != 0 || r.cost != 0 {
+		t.Errorf("%d reports with sums %v and %v", r.n, r.others, r.cost)
 	}
 }
 
@@ -183,6 +195,44 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestUtilizationAverage: a report counts a quarter, and is the first one again once the last one is too old.
+func TestUtilizationAverage(t *testing.T) {
+	s, e := one(t)
+	for _, c := range []struct {
+		at                time.Duration
+		rate, utilization float64
+		want              float64
+	}{{0, 100, .5, 200}, {sec, 300, .5, 300}, {2 * sec, 25, .25, 250}, {12 * sec, 1, .5, 2}, {13 * sec, .1, .2, 1.625}, {14 * sec, maxFull, 1, 1.625 + (maxFull-1.625)/4}} {
+		s.Pick(Query{Now: c.at, Rand: rand.NewPCG(1, 2)})
+		if e.ReportUtilization(c.at, c.rate, c.utilization); e.utilization.full != c.want {
+			t.Errorf("at %v: %v at full utilization, want %v", c.at, e.utilization.full, c.want)
+		}
+	}
+	for _, bad := range [][2]float64{{1, math.Inf(1)}, {1, -1}, {-1, -1}, {maxFull, .5}, {0, 0}} {
+		s, e := one(t)
+		if e.ReportUtilization(0, bad[0], bad[1]); e.utilization.full != 0 || s.peers.utilizations.any {
+			t.Errorf("a rate of %v at a utilization of %v makes %v", bad[0], bad[1], e.utilization.full)
+		}
+	}
+	s.Update(nil)
+	e.ReportUtilization(0, 1, 1) // it has left
+}
+
+// TestUtilizationEnds: once its reports are too old, an endpoint has its share of the requests again.
+func TestUtilizationEnds(t *testing.T) {
+	s := utilized(3)
+	for now, want := range map[time.Duration][]float64{sec: {1.5, .5, 1}, utilizationLife: {1, 1, 1}} {
+		s = utilized(3)
+		s.peers.refresh(sec)
+		s.peers.refresh(now)
+		for i, w := range want {
+			if got := s.At(i).effectiveWeight; got != w {
+				t.Errorf("at %v: endpoint %d has the weight %v, want %v", now, i, got, w)
+			}
+		}
+	}
+}
+
 // TestUtilized: endpoints that report their utilization get requests by what they could serve, within
 // bounds, for as long as the reports are fresh.
 func TestUtilized(t *testing.T) {
@@ -194,6 +244,7 @@ func TestUtilized(t *testing.T) {
 		want   [3]int // of 60 picks
 	}{
 		"by capacity":    {a: said{100, 0.5}, b: said{100, 0.25}, want: [3]int{13, 27, 20}},
+		"little":         {a: said{0.2, 0.5}, b: said{0.2, 0.25}, want: [3]int{13, 27, 20}},
 		"at full load":   {a: said{300, 1.5}, b: said{100, 0.25}, want: [3]int{13, 27, 20}},
 		"bounded":        {a: said{100, 0.01}, b: said{1, 0.9}, want: [3]int{37, 5, 18}}, // 2, 1/4 and 1
 		"one alone":      {a: said{100, 0.5}, want: [3]int{20, 20, 20}},

@@ -193,7 +193,8 @@ func TestPickOrder(t *testing.T) {
 			b.Report(10*ms, Load{Pending: 3}, 0)
 		}, "a"},
 		{"lower latency", func(a, b *Endpoint) { answer(a, 2*ms); answer(b, 1*ms) }, "b"},
-		{"about the same latency", func(a, b *Endpoint) { answer(a, 1200*time.Microsecond); answer(b, 1*ms) }, "ab"},
+		{"lower latency of the first", func(a, b *Endpoint) { answer(a, 1*ms); answer(b, 2*ms) }, "a"},
+		{"about the same latency", func(a, b *Endpoint) { answer(a, 1250*time.Microsecond); answer(b, 1*ms) }, "ab"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// Two of nine are left untried, for the scan and for the draw.
@@ -369,10 +370,26 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// none is a policy that finds no endpoint.
+type none struct{}
+
+// Choose implements Policy.
+func (none) Choose(*View) *Endpoint { return nil }
+
+// TestPickKeepsNothing: after a pick the set holds nothing of the caller's.
+func TestPickKeepsNothing(t *testing.T) {
+	s := Set{}
+	s.Update(numbered(3, even))
+	s.Pick(Query{Rand: rand.NewPCG(1, 2), Tried: []*Endpoint{s.At(0)}, Pin: s.At(0)})
+	if v := &s.view; v.Rand != nil || v.Tried != nil || v.Pin != nil {
+		t.Errorf("the set holds %+v", v.Query)
+	}
+}
+
 // TestPickOfOne checks that a single endpoint is picked by every policy, however busy it is, but not for a
 // hedge of the request that it has.
 func TestPickOfOne(t *testing.T) {
-	for _, p := range append(policies, ConsistentHash{}) {
+	for _, p := range append(policies, ConsistentHash{}, none{}) {
 		s := Set{Policy: p}
 		s.Update(numbered(1, even))
 		only, rnd := s.At(0), rand.NewPCG(1, 2)

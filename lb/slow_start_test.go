@@ -46,18 +46,20 @@ func TestSlowStart(t *testing.T) {
 // set, as in the first snapshot, and slowly if they are half of it.
 func TestSlowStartOfMost(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		old  []string
-		new  []string
-		slow bool
+		name   string
+		window time.Duration
+		old    []string
+		new    []string
+		slow   bool
 	}{
-		{"the first snapshot", nil, []string{"a", "b"}, false},
-		{"one of four", []string{"a", "b", "c"}, []string{"a", "b", "c", "d"}, true},
-		{"half", []string{"a", "b"}, []string{"a", "b", "c", "d"}, true},
-		{"more than half", []string{"a", "b"}, []string{"a", "b", "c", "d", "e"}, false},
-		{"all", []string{"a", "b"}, []string{"c", "d"}, false},
+		{"the first snapshot", sec, nil, []string{"a", "b"}, false},
+		{"one of four", sec, []string{"a", "b", "c"}, []string{"a", "b", "c", "d"}, true},
+		{"half", sec, []string{"a", "b"}, []string{"a", "b", "c", "d"}, true},
+		{"more than half", sec, []string{"a", "b"}, []string{"a", "b", "c", "d", "e"}, false},
+		{"all", sec, []string{"a", "b"}, []string{"c", "d"}, false},
+		{"no slow start", 0, []string{"a", "b", "c"}, []string{"a", "b", "c", "d"}, false},
 	} {
-		s := Set{SlowStart: time.Second}
+		s := Set{SlowStart: c.window}
 		s.Update(targetsOf(c.old))
 		added, _ := s.Update(targetsOf(c.new))
 		for _, e := range added {
@@ -90,6 +92,24 @@ func TestSlowStartUpdates(t *testing.T) {
 	}
 }
 
+// TestRampSteps: the weight of one endpoint grows with the first pick, and then each rampStep.
+func TestRampSteps(t *testing.T) {
+	s := Set{SlowStart: 10 * time.Second}
+	s.Update(targetsOf([]string{"a", "b"}))
+	s.Update(targetsOf([]string{"a", "b", "c"}))
+	for _, c := range []struct {
+		at   time.Duration
+		want float64
+	}{{0, .1}, {rampStep - 1, .1}, {rampStep, .109}, {2*rampStep - 1, .109}, {2 * rampStep, .118}, {9 * time.Second, .91}, {20 * time.Second, 1}} {
+		s.peers.refresh(c.at)
+		for i, want := range []float64{1, 1, c.want} {
+			if got := s.At(i).effectiveWeight; math.Abs(got-want) > 1e-9 {
+				t.Errorf("at %v: endpoint %d has the weight %v, want %v", c.at, i, got, want)
+			}
+		}
+	}
+}
+
 func targetsOf(addrs []string) (out []Target) {
 	for _, a := range addrs {
 		out = append(out, Target{Addr: a})
@@ -116,8 +136,17 @@ func TestSlowStartAfterEjection(t *testing.T) {
 		for _, now := range []time.Duration{time.Minute, time.Hour} {
 			s.Pick(Query{Now: now, Rand: rnd})
 			sick.Judge(now, false)
+			sick.Judge(now, true) // it began before the ejection
 			now += time.Second
-			sick.Judge(now, true) // its probe
+			sick.Judge(now, false) // a bad probe
+			if sick.effectiveWeight != 1 {
+				t.Errorf("%T: a bad probe makes the weight %v", p, sick.effectiveWeight)
+			}
+			now += 2 * time.Second
+			sick.Judge(now, true) // a good probe
+			if sick.effectiveWeight != rampFrom {
+				t.Errorf("%T: just back, the weight is %v", p, sick.effectiveWeight)
+			}
 			if got := share(now); got < 0.07 || got > 0.11 {
 				t.Errorf("%T: back from an ejection, the share is %.3f, want 0.1 of 1.1", p, got)
 			}

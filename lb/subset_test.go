@@ -27,10 +27,13 @@ func subsetAddrs(targets []Target, n int, node string) []string {
 
 func TestSubset(t *testing.T) {
 	targets := replicas(50)
-	for _, n := range []int{0, 50, 51} {
-		if got := len(subsetAddrs(targets, n, "api-1")); got != 50 {
-			t.Errorf("subset %d has %d of 50", n, got)
+	for _, n := range []int{-1, 0, 50, 51} {
+		if got := Subset(targets, n, "api-1"); !slices.Equal(got, targets) {
+			t.Errorf("subset %d has %d of 50, or another order", n, len(got))
 		}
+	}
+	if got := len(Subset(targets, 1, "api-1")); got != 1 {
+		t.Errorf("subset 1 has %d", got)
 	}
 	want := subsetAddrs(targets, 10, "api-1")
 	if len(want) != 10 {

@@ -55,6 +55,15 @@ func TestZone(t *testing.T) {
 			load(s, "a", 2)
 			load(s, "b", 2)
 		}, 5 * ms, "a"},
+		{"one elsewhere", map[string]int{"a": 2, "b": 1}, func(s *Set) { load(s, "a", 4) }, 0, "b"},
+		{"loaded, and the others are stalled", map[string]int{"a": 2, "b": 2}, func(s *Set) {
+			for _, e := range s.peers.near.endpoints {
+				for range 5 {
+					e.OpenStream(0)
+				}
+			}
+			load(s, "b", 2)
+		}, 5 * ms, "a"},
 		{"none there", map[string]int{"b": 4}, func(*Set) {}, 0, "b"},
 		{"unknown zones are elsewhere", map[string]int{"a": 1, "": 4}, func(*Set) {}, 0, "a"},
 		{"many", map[string]int{"a": 20, "b": 20}, func(*Set) {}, 0, "a"},
@@ -94,7 +103,6 @@ func TestZoneRetries(t *testing.T) {
 }
 
 // TestZoneHedges checks that hedges go to the least pending of all zones.
-
 func TestZoneHedges(t *testing.T) {
 	s := zoned(nil, map[string]int{"a": 2, "b": 2})
 	s.Lookup("a1").Start(0)
