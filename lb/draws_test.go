@@ -98,6 +98,44 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// missing is a Rand by which the first draws of a pick find the first endpoint.
+type missing struct {
+	Rand
+	drawn int
+}
+
+// Uint64 implements Rand.
+func (m *missing) Uint64() uint64 {
+	if m.drawn++; m.drawn <= drawTries {
+		return 0
+	}
+	return m.Rand.Uint64()
+}
+
+// TestScanOfMany: if no draw finds an endpoint that can be picked, all that have the least load are equal.
+func TestScanOfMany(t *testing.T) {
+	s, rnd := &Set{}, rand.NewPCG(1, 2)
+	s.Update(numbered(20, even))
+	can := map[int]bool{2: true, 10: true, 12: true, 5: false, 11: false} // whether it is idle
+	var tried []*Endpoint
+	for i := range s.Len() {
+		if idle, ok := can[i]; !ok {
+			tried = append(tried, s.At(i))
+		} else if !idle {
+			s.At(i).Start(0)
+		}
+	}
+	got := map[int]int{}
+	for range 3000 {
+		got[s.Pick(Query{Rand: &missing{Rand: rnd}, Tried: tried}).index]++
+	}
+	for i, n := range got {
+		if !can[i] || n < 900 || n > 1100 {
+			t.Errorf("endpoint %d has %d of 3000 requests", i, n)
+		}
+	}
+}
+
 // TestIdleByCapacity: an idle endpoint that is slow for long gets fewer requests than another one.
 func TestIdleByCapacity(t *testing.T) {
 	s, rnd := &Set{}, rand.NewPCG(1, 2)

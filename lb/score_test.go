@@ -157,18 +157,25 @@ func TestHedgeOfStuck(t *testing.T) {
 	}
 }
 
-// TestFound: an attempt finds the requests of this process, and those of others at an endpoint of any weight.
+// TestFound: an attempt finds the requests of this process, and those of others. A report of others fades to the mean.
 func TestFound(t *testing.T) {
 	s := &Set{}
 	s.Update([]Target{{Addr: "a", Weight: 2}, {Addr: "b"}})
 	e := s.At(0)
-	e.Report(0, Load{Pending: 6, Latency: sec}, 0)
-	for i, want := range []float64{6, 7} {
-		if got := e.Start(0); got != spare.LevelOf(want) {
-			t.Errorf("attempt %d found the level %d, want that of %v", i+1, got, want)
+	e.Report(0, Load{Pending: 6, Latency: sec}, 0) // 3 per weight, for half a second
+	s.At(1).Report(0, Load{Pending: 1, Latency: sec}, 0)
+	for i, c := range []struct {
+		at   time.Duration
+		want float64
+	}{{0, 6}, {0, 7}, {sec / 4, 5 + 2}, {sec / 2, 4 + 3}} {
+		if got := e.load(c.at); got != c.want {
+			t.Errorf("at %v the load is %v, want %v", c.at, got, c.want)
+		}
+		if got := e.Start(c.at); got != spare.LevelOf(c.want) {
+			t.Errorf("attempt %d found the level %d, want that of %v", i+1, got, c.want)
 		}
 	}
-	if got := e.usualLoad.Load(); got != 6.5 {
+	if got := e.usualLoad.Load(); got != (6+7+7+7)/4. {
 		t.Errorf("the usual load is %v", got)
 	}
 }
