@@ -99,7 +99,11 @@ func TestEffect(t *testing.T) {
 			t.Errorf("%s: P99 of %d is %v, %t; want %v, %t", what, d.Samples(), got, ok, want, known)
 		}
 	}
+	r.Counts = Counts{Primaries: 100, Hedges: 5, HedgesMissed: 2}
 	e := r.Effect(5 * ms)
+	if e.Mode != On || e.Requests != 100 || e.Hedges != 3 || e.OneIn != 1 {
+		t.Errorf("%v hedges of %v requests, one in %d", e.Hedges, e.Requests, e.OneIn)
+	}
 	check("with", &e.With, 5*ms, true)
 	check("without", &e.Without, 0, false)
 	r.Savings.Judge(40*ms, 40*ms, 35*ms)

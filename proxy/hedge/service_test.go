@@ -156,7 +156,6 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// due returns a period with a stall at time 0.
 // stalls returns what is known after stalls of a second each 10 s, until last.
 func stalls(last time.Duration) (s periodic.Stalls) {
 	for at := last - 50*time.Second; at <= last; at += 10 * time.Second {
