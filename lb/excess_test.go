@@ -118,6 +118,9 @@ func TestDeclinesFade(t *testing.T) {
 	if e.excess.share < 0.9 || e.excess.load < 80 || e.excess.load > 100 {
 		t.Errorf("excess %v, load %v, want that of 100 requests", e.excess.share, e.excess.load)
 	}
+	if got := e.load(0); got != e.excess.load {
+		t.Errorf("a load of %v, want %v", got, e.excess.load)
+	}
 	if found := e.Start(0); found != spare.LevelOf(0) || e.usualLoad.Load() != 0 {
 		t.Errorf("a request found the level %d, and the usual load is %v, without work", found, e.usualLoad)
 	}

@@ -148,7 +148,7 @@ func TestReported(t *testing.T) {
 	var s Set
 	added, _ := s.Update([]Target{{Addr: "a", Weight: 4}})
 	e := added[0]
-	if n, ok := e.Reported(0); ok {
+	if n, ok := e.Reported(0); ok || n != 0 {
 		t.Errorf("%v is reported before any report", n)
 	}
 	e.Report(time.Second, Load{Pending: 7, SinceResponse: -1}, 2)
@@ -158,7 +158,7 @@ func TestReported(t *testing.T) {
 	if n, ok := e.Reported(2*time.Second - 1); n != 5 || !ok {
 		t.Errorf("reported %v, %v within the second", n, ok)
 	}
-	if n, ok := e.Reported(2 * time.Second); ok {
+	if n, ok := e.Reported(2 * time.Second); ok || n != 0 {
 		t.Errorf("%v is reported after a second", n)
 	}
 }
@@ -172,7 +172,11 @@ func TestBatch(t *testing.T) {
 	for range 5 {
 		a.Start(0)
 	}
-	a.CountBatch(3)
+	a.CountBatch(1)
+	if got := a.load(0); got != 5 {
+		t.Errorf("one of 5 attempts is batch: load %v", got)
+	}
+	a.CountBatch(2)
 	a.CountIn(&process)
 	if got := a.load(0); got != 5 || a.OfProcess() != 2 || process.Load() != 2 {
 		t.Errorf("3 of 5 attempts are batch: load %v, own %d, in the process %d; want 5, 2 and 2", got, a.OfProcess(), process.Load())
@@ -202,9 +206,9 @@ func TestUtilizationAverage(t *testing.T) {
 		at                time.Duration
 		rate, utilization float64
 		want              float64
-	}{{0, 100, .5, 200}, {sec, 300, .5, 300}, {2 * sec, 25, .25, 250}, {12 * sec, 1, .5, 2}, {13 * sec, .1, .2, 1.625}, {14 * sec, maxFull, 1, 1.625 + (maxFull-1.625)/4}} {
+	}{{0, 100, .5, 200}, {sec, 300, .5, 300}, {2 * sec, 25, .25, 250}, {12 * sec, .4, .5, .8}, {13 * sec, .1, .5, .65}, {14 * sec, maxFull, 1, .65 + (maxFull-.65)/4}} {
 		s.Pick(Query{Now: c.at, Rand: rand.NewPCG(1, 2)})
-		if e.ReportUtilization(c.at, c.rate, c.utilization); e.utilization.full != c.want {
+		if e.ReportUtilization(c.at, c.rate, c.utilization); math.Abs(e.utilization.full/c.want-1) > 1e-12 {
 			t.Errorf("at %v: %v at full utilization, want %v", c.at, e.utilization.full, c.want)
 		}
 	}

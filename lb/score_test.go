@@ -60,6 +60,7 @@ func TestPeakCost(t *testing.T) {
 		{"busy", known, excess{}, 2, 1, 0, float64(4*ms) * 3 / 2},
 		{"after a failure", known, excess{}, 0, .5, 0, float64(4*ms) / (2 * .5)},
 		{"a while ago", known, excess{}, 0, 1, peakLife, float64(2*ms) / 2},
+		{"half of a declined request", known, excess{load: .5, loadAt: sec, latency: ms}, 0, 1, 0, float64(4*ms) * 1.5 / 2},
 		{"quick errors beyond those of slower peers", known, excess{share: .5, peak: float64(9 * ms)}, 0, 1, 0, float64(9*ms) / 2},
 		{"errors beyond those of quicker peers", known, excess{share: .5, peak: float64(ms)}, 0, 1, 0, float64(4*ms) / 2},
 		{"no errors beyond those of the peers any more", known, excess{peak: float64(9 * ms)}, 0, 1, 0, float64(4*ms) / 2},

@@ -21,7 +21,7 @@ func addrs(es []*Endpoint) []string {
 
 func TestUpdate(t *testing.T) {
 	var s Set
-	added, removed := s.Update([]Target{{Addr: "a"}, {Addr: "b", Zone: "x", Weight: 2}, {Addr: "a", Weight: 9}})
+	added, removed := s.Update([]Target{{Addr: "a"}, {Addr: "a", Weight: 9}, {Addr: "b", Zone: "x", Weight: 2}})
 	if got := addrs(added); !slices.Equal(got, []string{"a", "b"}) || removed != nil {
 		t.Fatalf("added %v, removed %v", got, addrs(removed))
 	}

@@ -144,8 +144,8 @@ func TestSlowStartAfterEjection(t *testing.T) {
 			}
 			now += 2 * time.Second
 			sick.Judge(now, true) // a good probe
-			if sick.effectiveWeight != rampFrom {
-				t.Errorf("%T: just back, the weight is %v", p, sick.effectiveWeight)
+			if sick.effectiveWeight != rampFrom || sick.discount != 1 {
+				t.Errorf("%T: just back, the weight is %v with a discount of %v", p, sick.effectiveWeight, sick.discount)
 			}
 			if got := share(now); got < 0.07 || got > 0.11 {
 				t.Errorf("%T: back from an ejection, the share is %.3f, want 0.1 of 1.1", p, got)

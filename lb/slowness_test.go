@@ -90,7 +90,7 @@ func TestLearnPace(t *testing.T) {
 		if all.mean != 20 || a.pace.mean != 20 {
 			t.Errorf("the first latency makes the means %v and %v", all.mean, a.pace.mean)
 		}
-		b.learn(sec, log, &all)
+		b.learn(sec+ms, log, &all)
 		if b.pace.mean != want || all.mean != (20+want)/2 || all.samples != 2 || all.since != sec {
 			t.Errorf("a latency of 2^%v makes the means 2^%v and 2^%v of %v since %v, want 2^%v", log, b.pace.mean, all.mean, all.samples, all.since, want)
 		}
