@@ -33,7 +33,7 @@ func (c *SilentCount) Count(s *Set, now, after time.Duration) (active, silent in
 		case e.pending > 0 && quiet:
 			active++
 			silent, since, allSince = silent+1, min(since, e.quietSince), max(allSince, e.quietSince)
-		case e.pending > 0 || !quiet && e.usualLoad.Known():
+		case !quiet && e.usualLoad.Known(): // it has had an attempt
 			active++
 		}
 	}
