@@ -169,6 +169,20 @@ func TestHeavyEndpoint(t *testing.T) {
 	}
 }
 
+// TestDrawnLightEndpoint: in a large set an idle endpoint that is drawn gets the request, however little its weight is.
+func TestDrawnLightEndpoint(t *testing.T) {
+	s, rnd := &Set{}, rand.NewPCG(1, 2)
+	s.Update(numbered(20, func(i int) float64 { return []float64{10, 1}[min(i, 1)] }))
+	for range 5 {
+		s.At(0).Start(0)
+	}
+	for range 200 {
+		if s.Pick(Query{Rand: rnd}) == s.At(0) {
+			t.Fatal("picked the endpoint that is busy")
+		}
+	}
+}
+
 // TestLocate: each endpoint has the interval of its weight, without the upper end.
 func TestLocate(t *testing.T) {
 	for _, c := range []struct {

@@ -165,6 +165,11 @@ func TestLatency(t *testing.T) {
 	if e.Latency() != 50*ms || e.latency.At(1600*ms) != 50*ms {
 		t.Errorf("reported, with nothing recent: %v", e.Latency())
 	}
+	e.Start(2 * sec)
+	e.Finish(2*sec, 0)
+	if _, n := e.record.Latencies(); n != 3 || e.Latency() != 50*ms {
+		t.Errorf("after a failure there are %d latencies, the recent one is %v", n, e.Latency())
+	}
 	if e.Report(3*sec, Load{}, 0); e.Latency() != 50*ms {
 		t.Errorf("a report of an unknown latency makes it %v", e.Latency())
 	}

@@ -194,6 +194,20 @@ func TestRoundRobinOfMany(t *testing.T) {
 	}
 }
 
+// TestRoundRobinGrowth: an endpoint keeps its turn as its weight doubles, and begins anew if its weight grows more.
+func TestRoundRobinGrowth(t *testing.T) {
+	for weight, kept := range map[float64]bool{.5: true, 1: true, 2: true, 2.5: false, 100: false} {
+		s, rnd := Set{Policy: WeightedRoundRobin{}}, rand.NewPCG(1, 2)
+		s.Update(numbered(2, even))
+		e := s.Pick(Query{Rand: rnd})
+		s.Update(numbered(2, func(int) float64 { return weight }))
+		s.peers.all.turns.begin(&View{Query: Query{Rand: rnd}, set: &s, group: &s.peers.all})
+		if math.Abs(e.nextTurn-1) < 1e-9 != kept {
+			t.Errorf("weight 1 becomes %v: the next turn is at %v", weight, e.nextTurn)
+		}
+	}
+}
+
 // TestRoundRobinStart checks that sidecars with the same first snapshot do not all begin
 // with the same endpoint.
 func TestRoundRobinStart(t *testing.T) {

@@ -54,6 +54,13 @@ func TestReportPerWeight(t *testing.T) {
 	if got := c.load(0); got != 8 {
 		t.Errorf("load is %v, want 8", got)
 	}
+	a.Start(0)
+	if got := score(a, 0); got != 4 {
+		t.Errorf("an endpoint without a report, with an own request: %v, want one more than the mean", got)
+	}
+	if a.slowness.factor = 2; score(a, 0) != 5 {
+		t.Errorf("its load counts twice: %v, want two more than the mean", score(a, 0))
+	}
 }
 
 func TestReportNewWeight(t *testing.T) {
@@ -69,11 +76,14 @@ func TestReportNewWeight(t *testing.T) {
 
 func TestReportExpiry(t *testing.T) {
 	s, e := one(t)
-	e.Report(0, Load{Pending: 8}, 0)
-	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + loadFade} {
+	e.Report(sec, Load{Pending: 8}, 0)
+	for _, at := range []time.Duration{sec, sec + reportLife - 1, sec + reportLife - 1 + loadFade} {
+		if s.peers.reports.n != 1 {
+			t.Errorf("before %v the report counts no longer", at)
+		}
 		s.Pick(Query{Now: at, Rand: rand.NewPCG(1, 1)})
 	}
-	if s.peers.reports.n != 0 || score(e, 2*reportLife) != 0 {
+	if s.peers.reports.n != 0 || score(e, sec+2*reportLife) != 0 {
 		t.Error("a report counts after reportLife")
 	}
 }
