@@ -234,9 +234,8 @@ func TestUtilizationAverage(t *testing.T) {
 
 // TestUtilizationEnds: once its reports are too old, an endpoint has its share of the requests again.
 func TestUtilizationEnds(t *testing.T) {
-	s := utilized(3)
 	for now, want := range map[time.Duration][]float64{sec: {1.5, .5, 1}, utilizationLife: {1, 1, 1}} {
-		s = utilized(3)
+		s := utilized(3)
 		s.peers.refresh(sec)
 		s.peers.refresh(now)
 		for i, w := range want {
