@@ -47,23 +47,21 @@ func (l *learning) onResponse(a *Attempt, now time.Duration) {
 	}
 }
 
-// onTimeUp is onLate for a primary whose time is up. It also tells whether the endpoints are silent together, and were so for
-// most of that time.
+// onTimeUp is onLate for a primary whose time is up. It also notes whether the endpoints are silent together.
 func (l *learning) onTimeUp(a *Attempt, now time.Duration) {
-	s := l.race.Service
-	s.NoteSilence(now, a.visit.ep)
+	l.race.Service.NoteSilence(now, a.visit.ep)
 	l.onLate(a, now)
-	if l.counts(a) && s.Hedging.Together.Covers(a.visit.sent, now) {
-		l.race.Policy.HedgeRoute.Latencies.FutileCensor(now)
-	}
 }
 
-// onLate tells that a primary took longer than the time that it was given. Without that primary, the estimate of latency
-// would sink.
+// onLate tells that a primary took longer than the time that it was given, and whether the endpoints were silent together for
+// most of that time. Without that primary, the estimate of latency would sink.
 func (l *learning) onLate(a *Attempt, now time.Duration) {
 	if l.counts(a) {
 		route := l.race.Policy.HedgeRoute
 		route.Latencies.Censor(now, l.watch.Class)
+		if l.race.Service.Hedging.Together.Covers(a.visit.sent, now) {
+			route.Latencies.FutileCensor(now)
+		}
 		if l.watch.Follows() {
 			route.Shadow.End(now, &l.watch, true)
 		}

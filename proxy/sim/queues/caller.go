@@ -222,6 +222,9 @@ func (c *caller) returned(a *attempt) {
 		other.over = true
 		if !other.hedge {
 			c.route.Latencies.Censor(w.now, r.class)
+			if c.service.Together.Covers(other.sent, w.now) {
+				c.route.Latencies.FutileCensor(w.now)
+			}
 			c.route.Savings.Overtaken(w.now, w.now-other.sent)
 			r.overtaken = w.now
 		}

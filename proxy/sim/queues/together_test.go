@@ -15,6 +15,7 @@ func TestTogether(t *testing.T) {
 		{Busy: .0236, Service: Exponential, Freezes: Together, Replicas: 3, Callers: 1},
 		{Busy: .0236, Service: Lognormal05, Freezes: Together, Replicas: 3, Callers: 2, Direct: true},
 		{Busy: .0236, Service: Lognormal05, Freezes: Together, Replicas: 5, Callers: 1},
+		{Busy: .0031, Service: Exponential, Freezes: Together, Replicas: 3, Callers: 1}, // 150 a second
 	} {
 		all, off := NewResult(), NewResult()
 		for seed := range uint64(3) {
