@@ -26,6 +26,11 @@ func TestConstants(t *testing.T) {
 	modeltest.Check(t, "cacheAge: at 1,000 requests a second, the delay is outdated for a shorter or longer time", &cacheAge, func() float64 { return outdatedFor(ms) }, -1, 1)
 	modeltest.Check(t, "cacheSamples: at 100,000 requests a second, quantiles are computed more or less often", &cacheSamples, func() float64 { return computations(ms / 100) }, 1, -1)
 	modeltest.Check(t, "cacheSamples: at 100,000 requests a second, the delay is outdated for a shorter or longer time", &cacheSamples, func() float64 { return outdatedFor(ms / 100) }, -1, 1)
+	modeltest.Check(t, "shortHalf: with 25 requests a second, P99.9 in the minute after trouble is longer, or as long", &shortHalf, func() float64 { return p999AfterTrouble(25, time.Minute) }, 1, 0)
+	modeltest.Check(t, "shortHalf: with 100 requests a second, P99.9 in ten seconds after trouble is as long, or longer", &shortHalf, func() float64 { return p999AfterTrouble(100, 10*time.Second) }, 0, 1)
+	modeltest.Check(t, "longHalf: with 3 requests a second, P99.9 is longer or shorter", &longHalf, func() float64 { return p999After(3, 1, time.Minute) }, 1, -1)
+	modeltest.Check(t, "longHalf: with 10 requests a second, P99.9 in the minute after a slow release is as long, or longer", &longHalf, func() float64 { return p999After(10, 2, time.Minute) }, 0, 1)
+	modeltest.Check(t, "recentHalf: with 600 requests a second, P99.9 in ten seconds after trouble is longer", &recentHalf, func() float64 { return p999AfterTrouble(600, 10*time.Second) }, 1, 1)
 	modeltest.Check(t, "deviations: chance is taken for a change more or less often", &deviations, changesByChance, 1, -1)
 	modeltest.Check(t, "deviations: a smaller or only a larger change is noticed", &deviations, leastChange, -1, 1)
 	modeltest.Check(t, "stallMedians: more or fewer normal silences are stalls", &stallMedians, stallsByChance, 1, -1)
@@ -48,19 +53,6 @@ func TestConstants(t *testing.T) {
 	modeltest.Check(t, "mostScore: where a tenth of the first bytes come late, fewer heads are held, or hardly more", &mostScore, func() float64 { return heads(.9, true) }, -1, 0)
 	modeltest.Check(t, "costOfMiss: where half of the first bytes come late, more or fewer heads are held in vain", &costOfMiss, func() float64 { return heads(.5, false) }, 1, -1)
 	modeltest.Check(t, "costOfMiss: where a tenth of the first bytes come late, hardly more or fewer heads are held", &costOfMiss, func() float64 { return heads(.9, true) }, 0, -1)
-}
-
-// TestHalves shows what happens at half and at twice each width of a window, for a window of that width.
-func TestHalves(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		width time.Duration
-		least uint64
-	}{{"shortHalf", shortHalf, minSamples}, {"longHalf", longHalf, minSamples}, {"recentHalf", recentHalf, minRecent}} {
-		width := c.width
-		modeltest.Check(t, c.name+": the quantile follows a change earlier or later", &width, func() float64 { return secondsToForget(width) }, -1, 1)
-		modeltest.Check(t, c.name+": the least rate for enough samples is higher or lower", &width, func() float64 { return leastRate(width, c.least) }, 1, -1)
-	}
 }
 
 // lognormal draws a latency with a median of 4 ms.
@@ -308,49 +300,4 @@ func heads(probability float64, inTime bool) (n float64) {
 		}
 	}
 	return n
-}
-
-// secondsToForget returns when P97 is that of latencies which have fallen a little, on average.
-func secondsToForget(width time.Duration) (mean float64) {
-	const phases, rate = 8, 200
-	for phase := range time.Duration(phases) {
-		var w histogram.Window
-		fell := 2*width + phase*width/phases
-		for now := time.Duration(0); ; now += time.Second / rate {
-			took := 5 * ms
-			if now >= fell {
-				took = 4 * ms
-			}
-			w.At(now, width).Add(took)
-			if now < fell {
-				continue
-			}
-			s := w.Read(now, width)
-			if is, _ := s.Quantile(usualQuantile); is < 9*ms/2 {
-				mean += (now - fell).Seconds() / phases
-				break
-			}
-		}
-	}
-	return mean
-}
-
-// leastRate returns how many requests a second a window needs to have enough samples at any time.
-func leastRate(width time.Duration, enough uint64) float64 {
-	for rate := 1.0; ; rate *= 1.05 {
-		var w histogram.Window
-		always := true
-		for i := 0; ; i++ {
-			now := time.Duration(float64(i) / rate * float64(time.Second))
-			if now > 5*width {
-				break
-			}
-			s := w.Read(now, width)
-			always = always && (now < 2*width || s.Samples() >= enough)
-			w.At(now, width).Add(ms)
-		}
-		if always {
-			return rate
-		}
-	}
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
-// Widths of halves of windows. Every request reads them, so they are no variables.
-const (
-	// shortHalf is as short as 20 requests a second allow, which have 100 samples then.
+// Widths of halves of windows. TestConstants shows what happens at twice and at half of each.
+var (
+	// shortHalf is as short as 20 requests a second allow, which have 100 samples then. With fewer samples the long window
+	// decides, for a minute after trouble.
 	shortHalf = 5 * time.Second
 
 	// longHalf is as long as 100 samples of 3 requests a second take. A longer time follows a change later.
