@@ -51,7 +51,7 @@ func (s *Set) Sample(q *Query, into []*Endpoint) []*Endpoint {
 		}
 		return found
 	}
-	for range drawTries * len(into) {
+	for range scanUpTo * len(into) {
 		if e := v.Draw(); v.Eligible(e) && !slices.Contains(found, e) {
 			if found = append(found, e); len(found) == len(into) {
 				break

@@ -35,6 +35,8 @@ func TestConstants(t *testing.T) {
 		&shareMost, func() float64 { return pickedOfUtilized(.001) }, 1, -1)
 	modeltest.Check(t, "ringPoints: the keys of endpoints are less or more even",
 		&ringPoints, unevenKeys, 1, -1)
+	modeltest.Check(t, "ringPoints: if 97 of 100 endpoints can't be picked, more or fewer keys have no endpoint of their own",
+		&ringPoints, strayKeys, 1, -1)
 	modeltest.Check(t, "ringPoints: a ring takes less or more memory",
 		&ringPoints, func() float64 { return float64(len(hashed(numbered(10, even)).peers.all.ring.points)) }, -1, 1)
 	modeltest.Check(t, "chance: where all decline the same share, more or fewer of them have load by chance",
@@ -176,6 +178,19 @@ func unevenKeys() float64 {
 		squares += (c*n/keys - 1) * (c*n/keys - 1) / n
 	}
 	return math.Sqrt(squares)
+}
+
+// strayKeys returns the share of the keys whose requests go to several endpoints, if 97 of 100 can't be picked.
+func strayKeys() (share float64) {
+	const keys = 10_000
+	s, rnd := stalledSet(ConsistentHash{}, 97), rand.NewPCG(1, 2)
+	for key := range uint64(keys) {
+		q := Query{Now: sec, Rand: rnd, Key: mix(key)}
+		if s.Pick(q) != s.Pick(q) {
+			share += 1.0 / keys
+		}
+	}
+	return share
 }
 
 // secondsAvoided returns how long after its record has expired, on average, an endpoint is avoided whose only request has

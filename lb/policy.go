@@ -10,10 +10,6 @@ type Policy interface {
 	Choose(v *View) *Endpoint
 }
 
-// drawTries is the number of failed draws after which a policy visits all endpoints. TestConstantsOfPicks shows what happens at
-// twice and at half.
-const drawTries = 8
-
 type purpose uint8
 
 const (
@@ -91,9 +87,9 @@ func (v *View) mayProbe(e *Endpoint) bool {
 // Draw returns a random endpoint, eligible or not, by weight. The view must not be empty.
 func (v *View) Draw() *Endpoint { return v.group.locate(v.float()) }
 
-// drawEligible draws an eligible endpoint other than not; nil after drawTries draws.
+// drawEligible draws an eligible endpoint other than not; nil after as many draws as a scan looks at.
 func (v *View) drawEligible(not *Endpoint) *Endpoint {
-	for range drawTries {
+	for range scanUpTo {
 		if e := v.Draw(); e != not && v.Eligible(e) {
 			return e
 		}

@@ -15,7 +15,7 @@ func (WeightedRoundRobin) Choose(v *View) *Endpoint {
 	if len(t.order) == 0 {
 		t.begin(v)
 	}
-	for range min(drawTries, len(t.order)) {
+	for range min(scanUpTo, len(t.order)) {
 		if e := t.next(); v.Eligible(e) {
 			return e
 		}
