@@ -30,9 +30,8 @@ func TestConstantsOfHerds(t *testing.T) {
 	check("pacePower: replicas of unequal speed serve more or fewer requests", &power, .01, func() float64 {
 		return served(herdConfig{workers: []int{8, 8, 8}, slow: []float64{3, 1.5, 1}, learned: paced})
 	}, 1, -1)
-	check("queueCost: replicas with queues that are reported serve as many requests", lb.QueueCost, .03, func() float64 {
-		return served(herdConfig{workers: []int{4, 8, 12}, limited: true})
-	}, 0, 0)
+	check("queueCost: replicas of 1, 4 and 16 workers with queues that are reported serve hardly more or fewer requests",
+		lb.QueueCost, .03, servedWithQueues, 0, 0)
 	fade, fadeLeast := float64(lb.PickFade), float64(lb.PickFadeLeast)
 	faded := func(e *lb.Endpoint, l lb.Load) { e.SetReportLife(l.Latency, fade, time.Duration(fadeLeast)) }
 	check("pickFade: P99 of 64 loops hardly changes", &fade, .1, func() float64 {
@@ -65,6 +64,20 @@ func served(c herdConfig) (n float64) {
 		n += float64(len(runHerd(c).waits))
 	}
 	return n
+}
+
+func servedWithQueues() float64 { return served(herdConfig{workers: []int{1, 4, 16}, limited: true}) }
+
+// TestWithoutQueueCost: where a request that has to queue counts no more than others, such replicas serve fewer.
+func TestWithoutQueueCost(t *testing.T) {
+	usual, with := *lb.QueueCost, servedWithQueues()
+	defer func() { *lb.QueueCost = usual }()
+	*lb.QueueCost = 0
+	without := servedWithQueues()
+	t.Logf("they serve %.3f of what they serve with it", without/with)
+	if without > .98*with {
+		t.Errorf("they serve %.3f of what they serve with it", without/with)
+	}
 }
 
 // TestConstantsOfSparse shows what happens to callers with few requests at half and at twice of some constants.
