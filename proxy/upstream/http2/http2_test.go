@@ -111,6 +111,11 @@ func TestMultiplexed(t *testing.T) {
 		calls := m.Crowd(300, 1, 10)
 		m.Finish(calls...)
 		m.OK(calls...)
+		for _, c := range calls {
+			if string(c.Body) != "nonce="+c.Nonce {
+				t.Fatalf("limit %d: the body is %q", limit, c.Body)
+			}
+		}
 		if n := len(apps[0].conns); n != want {
 			t.Errorf("limit %d: %d connections, want %d", limit, n, want)
 		}
