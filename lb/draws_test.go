@@ -67,7 +67,7 @@ func TestDraws(t *testing.T) {
 			s.At(0).Report(10*ms, Load{Pending: 3}, 0)
 			s.At(1).Report(10*ms, Load{Pending: 3}, 0)
 		}, 0, []int{0, 1, 7}, 0, 2},
-		{"only two can be picked", func(s *Set) { start(s, 1, 1) }, 18, []int{0, 1, 2, 2, 2, 2, 2, 2, 2, 2}, 0, 2 + drawTries},
+		{"only two can be picked", func(s *Set) { start(s, 1, 1) }, 18, []int{0, 1, 2, 2, 2, 2, 2, 2, 2, 2}, 0, 2 + scanUpTo},
 	} {
 		s := &Set{}
 		s.Update(numbered(20, even))
@@ -106,7 +106,7 @@ type missing struct {
 
 // Uint64 implements Rand.
 func (m *missing) Uint64() uint64 {
-	if m.drawn++; m.drawn <= drawTries {
+	if m.drawn++; m.drawn <= scanUpTo {
 		return 0
 	}
 	return m.Rand.Uint64()

@@ -166,7 +166,7 @@ else
 	fi
 
 	step 'the core, without the race detector'
-	# shellcheck disable=SC2086
+	# shellcheck disable=SC2046
 	gotest core -shuffle=on -skip "$allocations|$slow" $(grep -vE "$simulations" <<<"$core_packages")
 	# shellcheck disable=SC2046
 	gotest simulations -short -shuffle=on -skip "$allocations|$slow" $(grep -E "$simulations" <<<"$core_packages")
