@@ -32,14 +32,23 @@ class Growth:
 
 COLOURS = ("#1769aa", "#c2571a", "#2a8a4a", "#7b4fa3", "#8a8f98")
 WIDTH, HEIGHT, LINE = 720, 320, 18
+STEP = 3  # of WIDTH, between two points of a line
+
+
+def highest(points, width):
+    """The highest of the points in each stretch of so many seconds."""
+    found = {}
+    for x, y in points:
+        found[x // width] = max(found.get(x // width, (x, y)), (x, y), key=lambda p: p[1])
+    return list(found.values())
 
 
 def draw(file, title, series, seconds):
-    """Writes an SVG with lines over time. series are points (second, value) by name."""
+    """Writes an SVG with lines over time. series are points (second, value) by name. Of a long run it has the highest points."""
     top = max((y for points in series.values() for _, y in points), default=1) or 1
     parts = [f'<text x="0" y="{LINE}">{title}: 0 to {top:g}, over {seconds / 60:g} minutes</text>']
     for i, (colour, (name, points)) in enumerate(zip(COLOURS, series.items()), 2):
-        path = " ".join(f"{WIDTH * x / seconds:.1f},{HEIGHT * (1 - y / top) + 8 * LINE:.1f}" for x, y in points)
+        path = " ".join(f"{WIDTH * x / seconds:.1f},{HEIGHT * (1 - y / top) + 8 * LINE:.1f}" for x, y in highest(points, STEP * seconds / WIDTH))
         parts.append(f'<text x="0" y="{i * LINE}" fill="{colour}">{name}</text>'
                      f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
     with open(file, "w", encoding="ascii") as f:
