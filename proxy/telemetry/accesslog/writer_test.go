@@ -351,6 +351,27 @@ func TestReopenFails(t *testing.T) {
 	}
 }
 
+// TestReopenWithinLine: a line that a full disk has cut is ended before the next line, unless that goes to another file.
+func TestReopenWithinLine(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) *output {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &output{f}
+	}
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		w := &Writer{out: file("a"), partial: true}
+		w.next.Store(file(name))
+		w.switchOutput()
+		if w.partial != want {
+			t.Errorf("after a change from a to %s the line is cut: %t, want %t", name, w.partial, want)
+		}
+		_ = w.out.Close()
+	}
+}
+
 // TestReopenAtOnce: Reopen closes the old file although no line follows, and a second Reopen the one that was not used yet.
 func TestReopenAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
