@@ -8,7 +8,7 @@ import (
 // ending is how a link ends: it drains, and closes behind the last response.
 //
 // Calls in: the session says why (drain, distrust, lose, leaveIdle, closeIdle, closeNow). input says which requests the
-// peer has sent (note). finish is called when a response was sent or input was decoded.
+// peer has sent (note). finish is called when a response or later output was sent, and when input was decoded.
 //
 // Calls out: input and calls are stopped.
 type ending struct {

@@ -259,6 +259,30 @@ func TestUntrustedPeer(t *testing.T) {
 	}
 }
 
+// TestDrainedByRefusal: a draining link closes behind the refusal of a request that was arriving.
+func TestDrainedByRefusal(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	w, p := m.DialLink()
+	long := *proxytest.LinkRequest
+	long.Body = make([]byte, 10_000)
+	w.Request(1, &long, time.Minute, nil)
+	text := w.Append(nil, 1<<20)
+	m.Clients.Do(func() { p.Conn.Write(text[:len(text)/2]) })
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.Distrust(p.Conn)
+	m.W.Run(100 * time.Millisecond)
+	if p.Ended {
+		t.Fatal("the link has not waited for the request")
+	}
+	m.Clients.Do(func() { p.Conn.Write(text[len(text)/2:]) })
+	m.W.Run(100 * time.Millisecond)
+	if !p.Ended {
+		t.Error("the link stays open")
+	}
+	checkFrames(t, "the peer", p, "goaway 0 draining", "refused 1 draining")
+	m.Settled()
+}
+
 // TestShedLargest: a link gives up what holds the most of memory that is short: a request that has arrived in part, one that is
 // in flight, or a response that is not read. It carries other requests on.
 func TestShedLargest(t *testing.T) {

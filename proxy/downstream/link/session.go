@@ -57,6 +57,9 @@ func (s *session) InFlight() int { return s.calls.len() }
 // BeforeFlush implements linkconn.Handler.
 func (s *session) BeforeFlush() { s.calls.reportLoad() }
 
+// OnFlushed implements linkconn.Handler.
+func (s *session) OnFlushed() { s.ending.finish() }
+
 // OnLost implements linkconn.Handler.
 func (s *session) OnLost() { s.ending.lose() }
 

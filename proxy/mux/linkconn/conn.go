@@ -55,6 +55,8 @@ type Handler interface {
 	InFlight() int
 	// BeforeFlush is called before each flush, and may add frames to it.
 	BeforeFlush()
+	// OnFlushed is called after each flush at the end of a turn, and after each flush that the peer has made room for.
+	OnFlushed()
 	// OnLost is called when the peer was silent or slow for too long.
 	OnLost()
 	// OnIdle is called when the link has carried nothing for idleTimeout, and then after
@@ -76,7 +78,7 @@ func Limits(w *shard.Shard, full func(id uint64) bool) link.ReaderLimits {
 func (c *Conn) Init(w *shard.Shard, r *link.Reader, h Handler) {
 	c.Shard, c.Reader, c.handler = w, r, h
 	c.Writer = link.NewWriter()
-	c.flush.Do = c.Flush
+	c.flush.Do = c.flushLate
 	c.keepaliveTimer.Fire = c.onKeepalive
 	c.expiryTimer.Fire = c.onExpiry
 	c.creditTimer.Fire = c.onNoCredit
@@ -218,6 +220,12 @@ func (c *Conn) Flush() {
 	c.Recount()
 	c.Outbound.Watch()
 	c.watchCredit()
+}
+
+// flushLate is Flush for output that has waited.
+func (c *Conn) flushLate() {
+	c.Flush()
+	c.handler.OnFlushed()
 }
 
 // count counts a write of parts, and the messages since the write before.

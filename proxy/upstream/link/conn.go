@@ -50,6 +50,7 @@ func dialLink(u *upstream) *client {
 
 func (c *client) InFlight() int { return c.calls.len() }
 func (c *client) BeforeFlush()  {}
+func (c *client) OnFlushed()    {}
 func (c *client) OnLost()       { c.close(fault.Reset) }
 func (c *client) OnIdle()       { c.close(nil) }
 
