@@ -6,7 +6,7 @@ import "time"
 var (
 	// queueCost is the additional load of a request that has to queue. Without it, replicas of 1, 4 and 16 workers serve 3 to 4%
 	// fewer requests, and P99 at 90% load is a tenth longer (TestWithoutQueueCost). Half and twice of it make no difference of 3%
-	// (TestConstantsOfHerds). Where replicas are equal it makes none.
+	// (TestConstantsOfHerds). Where replicas are equal, queueCost makes no difference.
 	queueCost = 2.0
 
 	// capacityShare is the weight of a new report in the capacity: one report may catch the

@@ -9,8 +9,8 @@ import (
 
 // ringPoints is the number of points of the endpoint with the most weight. The keys of an endpoint
 // are its share give or take 9% then (one standard deviation). A ring of 100 endpoints takes 0.5 ms
-// to make, one of 1,000 takes 5 ms (BenchmarkRing). A pick looks at as many points at most. Maglev's table is more even and as fast, but if
-// one of 1,000 endpoints leaves, seven times its keys move. TestConstants shows what happens at twice and at half.
+// to make, one of 1,000 takes 5 ms (BenchmarkRing). A pick looks at ringPoints points at most. Maglev's table is more
+// even and as fast, but if one of 1,000 endpoints leaves, seven times its keys move. TestConstants shows what happens at twice and at half.
 var ringPoints = 128
 
 const golden = 0x9e3779b97f4a7c15 // the increment of SplitMix64
@@ -22,8 +22,8 @@ const golden = 0x9e3779b97f4a7c15 // the increment of SplitMix64
 // The owner is passed over if it is not eligible, or has Set.Balance times its share of the load
 // (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2018). Then the next
 // endpoint on the ring gets the request, as it would if the owner had left. Retries and hedges go to
-// the next endpoint, too. In slow start an endpoint has a growing part of its keys. A pick looks at as
-// many points as an endpoint has. If none of them has an endpoint for the request, the endpoint with
+// the next endpoint, too. In slow start an endpoint has a growing part of its keys. A pick looks at
+// ringPoints points at most. If none of them has an endpoint for the request, the endpoint with
 // the least load gets it.
 //
 // The load is that of this loop alone: if each loop keeps to the bound, all together do.

@@ -4,7 +4,7 @@ import "math"
 
 // scanUpTo is the largest number of endpoints of which a policy compares all. At twice, P99 of 64 loops with 16 replicas is a
 // tenth shorter, and a pick there looks at 16 endpoints. At half, P99 with 8 replicas is a twentieth longer
-// (TestConstantsOfHerds).
+// (TestConstantsOfHerds). A pick from more endpoints draws as often before it visits all.
 const scanUpTo = 8
 
 // drawUpTo is the largest number of endpoints that are drawn from a larger set. TestConstantsOfPicks shows what happens at

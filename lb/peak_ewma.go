@@ -3,7 +3,8 @@ package lb
 import "time"
 
 // peakLife is the time after which half of a peak is forgotten. At half, P99 beside a slow endpoint is more than twice as long,
-// if requests are few (TestConstantsOfPicks). Up to Finagle's 10 s is as good, also where replicas freeze.
+// if requests are few (TestConstantsOfPicks). Values up to Finagle's 10 s are as good, also where replicas
+// freeze.
 var peakLife = time.Second
 
 // PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The latency is a

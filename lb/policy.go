@@ -87,7 +87,7 @@ func (v *View) mayProbe(e *Endpoint) bool {
 // Draw returns a random endpoint, eligible or not, by weight. The view must not be empty.
 func (v *View) Draw() *Endpoint { return v.group.locate(v.float()) }
 
-// drawEligible draws an eligible endpoint other than not; nil after as many draws as a scan looks at.
+// drawEligible draws an eligible endpoint other than not; nil if scanUpTo draws find none.
 func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	for range scanUpTo {
 		if e := v.Draw(); e != not && v.Eligible(e) {

@@ -7,7 +7,7 @@ import "time"
 var latencyShare = 1.0 / 8
 
 // latencyLife is how long a latency is recent. A slow endpoint loses all ties and so gets
-// no new samples: its latency must be forgotten, but each time it is, a request is slow. At half, mean latency beside a slow
+// no new samples: its latency must be forgotten. Each time the latency is forgotten, one request is slow. At half, mean latency beside a slow
 // endpoint is a fifth longer, if requests are few. Twice is as good (TestConstantsOfPicks).
 var latencyLife = time.Second
 

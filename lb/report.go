@@ -11,8 +11,8 @@ const (
 	pickFadeLeast = time.Millisecond
 
 	// loadFade is how long, at least, a report distinguishes endpoints in the load, which decides
-	// about spare capacity: only few requests need that. From 50 ms to 1 s the value makes no difference. That P99.9 is half as
-	// long again without it, where replicas without a limit freeze, shows only in short runs.
+	// about spare capacity: only few requests need that. From 50 ms to 1 s the value makes no difference. Without it
+	// P99.9 is half as long again where replicas without a limit freeze, but only in short runs.
 	loadFade = 100 * time.Millisecond
 )
 

@@ -30,7 +30,7 @@ type turns struct {
 
 // begin orders the endpoints of the view. Those that had turns in an earlier snapshot keep
 // their place. An endpoint whose next turn is more than two periods away, because its weight has
-// grown, begins anew: others would get up to thousands of turns before. By rounding, a turn may be
+// grown, begins anew: others would get up to thousands of turns before its next one. By rounding, a turn may be
 // slightly more than one period away.
 //
 // The virtual time restarts at 0. After years of turns of endpoints with little weight, the

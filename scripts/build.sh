@@ -11,8 +11,8 @@
 #   --darwin      for macOS on amd64 and arm64, too
 #   --clean       refuse a tree with changes that are not committed
 #   --check       build again from a copy elsewhere, and compare; then build sidecar and lab
-#                 for what no test runs on, macOS and FreeBSD, and vet for macOS; with --lab
-#                 vet for FreeBSD, too
+#                 for macOS and FreeBSD, on which no test runs, and vet for macOS. With --lab
+#                 also vet for FreeBSD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

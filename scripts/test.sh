@@ -26,7 +26,7 @@ esac
 # test depends on it.
 export GOFLAGS="${GOFLAGS:-} -pgo=off"
 
-# Only the race detector needs cgo. All else is compiled as for a release.
+# Only the race detector needs cgo. All else is compiled without cgo, as a release is.
 export CGO_ENABLED=0
 
 # At its end a program with the race detector sleeps for a second, by default. Tests start hundreds.

@@ -149,7 +149,7 @@ h2load. The exit status is 1 if a request through a sidecar failed.`)
 }
 
 func messagesCommand() *cobra.Command {
-	c := comparison{all: bench.MessageRows(), Options: bench.Options{Kind: bench.Long, Watch: true}}
+	c := comparison{all: bench.MessageRows(), Options: bench.Options{Kind: bench.LongMessages, Watch: true}}
 	cmd := c.command("messages", "Measure what long gRPC messages cost beside other proxies",
 		`Measure what gRPC messages of 64 KiB to 4 MiB cost, as requests and as responses: straight to a server,
 and through one and two of nginx, HAProxy, Envoy and Remora, with HTTP/2 on each way but the link
@@ -348,7 +348,7 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	if c.Kind == bench.Long {
+	if c.Kind == bench.LongMessages {
 		c.Loads = bench.Messages(length)
 	}
 	if c.Kind == bench.TLS {

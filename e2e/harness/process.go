@@ -114,7 +114,7 @@ func (p *Process) Again(flags ...string) *Process {
 }
 
 // Launch starts a sidecar with the configuration of p, until the test ends. Its output goes to its log unless cmd says
-// otherwise. A data race in it fails the test.
+// otherwise. A data race in its log fails the test.
 func (p *Process) Launch(cmd *exec.Cmd) *Process {
 	p.T.Helper()
 	out, err := os.CreateTemp(filepath.Dir(p.File), "log-")

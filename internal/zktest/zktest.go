@@ -1,6 +1,6 @@
 // Package zktest is a stand-in for a ZooKeeper server, for tests that need nothing but Go, and that make a server do what a
-// real one does seldom. scripts/zookeeper-source.sh runs tests that need nothing but the protocol against a real one. It is test
-// support; no command may import it.
+// real one does seldom. scripts/zookeeper-source.sh runs tests that need nothing but the protocol against a real ZooKeeper. It
+// is test support; no command may import it.
 //
 //	zktest.go  Server and its faults
 //	tree.go    nodes, watches and sessions
@@ -46,7 +46,8 @@ func Addr(t testing.TB) string {
 	return Start(t).Addr()
 }
 
-// Start starts a server that the end of the test stops. A run with a real ZooKeeper skips the test: it is the same without.
+// Start starts a server that the end of the test stops. A run with a real ZooKeeper skips the test: a real ZooKeeper changes
+// nothing in it.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	if os.Getenv(Real) != "" {

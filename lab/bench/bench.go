@@ -31,16 +31,16 @@ type Options struct {
 type Kind string
 
 const (
-	Costs Kind = ""      // of Rows
-	Tail  Kind = "tail"  // of TailRows
-	Dubbo Kind = "dubbo" // of DubboRows
-	HTTPS Kind = "https" // of HTTPSRows
-	GRPC  Kind = "grpc"  // of GRPCRows
-	Long  Kind = "long"  // gRPC messages, of MessageRows
-	Work  Kind = "work"  // of WorkRows
-	TLS   Kind = "tls"   // handshakes, of HandshakeRows
-	Mesh  Kind = "mesh"  // of MeshRows
-	Scale Kind = "scale" // of ScaleRows
+	Costs        Kind = ""         // of Rows
+	Tail         Kind = "tail"     // of TailRows
+	Dubbo        Kind = "dubbo"    // of DubboRows
+	HTTPS        Kind = "https"    // of HTTPSRows
+	GRPC         Kind = "grpc"     // of GRPCRows
+	LongMessages Kind = "messages" // of gRPC, of MessageRows
+	Work         Kind = "work"     // of WorkRows
+	TLS          Kind = "tls"      // handshakes, of HandshakeRows
+	Mesh         Kind = "mesh"     // of MeshRows
+	Scale        Kind = "scale"    // of ScaleRows
 
 	RealMatrix Kind = "matrix"   // of MatrixRows, see Matrix
 	Frontiers  Kind = "frontier" // of FrontierRows, see Frontier
@@ -158,7 +158,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" && !slices.Contains([]Kind{Tail, RealMatrix, Frontiers, GRPC, Long}, o.Kind) {
+	if o.Tools[Wrk] == "" && !slices.Contains([]Kind{Tail, RealMatrix, Frontiers, GRPC, LongMessages}, o.Kind) {
 		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows

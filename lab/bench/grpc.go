@@ -113,8 +113,8 @@ func (s Samples) grpcVerdicts(load string) (all []Verdict) {
 	return all
 }
 
-// parseH2load reads the counts that h2load prints. A gRPC error is a response without a message, here of so many bytes:
-// it is known by the bytes.
+// parseH2load reads the counts that h2load prints. A gRPC error is a response without a message. It shows in the number of
+// bytes; message is the size of a good one.
 func parseH2load(out []byte, message int) (*Result, error) {
 	m := h2loadResult.FindSubmatch(out)
 	if m == nil {

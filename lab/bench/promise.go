@@ -45,8 +45,6 @@ func (s Samples) Verdicts() []Verdict {
 		added = "median latency added by two hops"
 		tail  = "p99.9 of two hops"
 	)
-	tailOfPeers := s.best(tail, "remora-2", peerOf2[1:], atSlow, P999)
-	tailOfPeers.Limit, tailOfPeers.LimitIs = 1, ""
 	var verdicts []Verdict
 	for i, limit := range []float64{0.8, 0.68, 0.68, 0.21} {
 		verdicts = append(verdicts, s.compare(cpu, "remora-2", peerOf2[i], at64, CPU, limit))
@@ -63,9 +61,9 @@ func (s Samples) Verdicts() []Verdict {
 		s.compare(cpu+" (a stretch)", "remora-2", "nginx-2", atSlow, CPU, 1),
 		s.compare(added, "remora-2", "haproxy-2", atSlow, AddedP50, 1),
 		s.compare(added+" (a stretch)", "remora-2", "nginx-2", atSlow, AddedP50, 1),
-		tailOfPeers,
-		s.best(tail, "remora-2", []string{"remora-2-nogc"}, atSlow, P999),
-		s.best(tail, "remora-2", []string{"remora-2-nogc"}, at64, P999),
+		s.best(tail, "remora-2", peerOf2[1:], atSlow, P999),
+		s.steady(tail, "remora-2", "remora-2-nogc", atSlow, P999),
+		s.steady(tail, "remora-2", "remora-2-nogc", at64, P999),
 		s.value("resident memory at rest, MiB (10 MB)", "remora-1", AtRest, RestRSS, 10/megabytes),
 		s.value("memory of an idle connection, KiB", "remora-1", AtRest, Connection, 1),
 		s.value("CPU at rest, ms per second", "remora-1", AtRest, RestCPU, 0.3),
@@ -91,7 +89,17 @@ func (s Samples) better(what, row, base, load, than string, f Figure) Verdict {
 	return v
 }
 
-// best wants a figure as good as the best peer's, up to that one's worst round over its median.
+// steady wants a figure as good as another row's, up to that row's worst round over its median.
+func (s Samples) steady(what, row, base, load string, f Figure) Verdict {
+	v := s.best(what, row, []string{base}, load, f)
+	if v.Known() {
+		values := s.Values(base, load, f)
+		v.Limit, v.LimitIs = slices.Max(values)/median(values), "the worst round of "+base
+	}
+	return v
+}
+
+// best wants a figure as good as the best peer's.
 func (s Samples) best(what, row string, peers []string, load string, f Figure) Verdict {
 	against := peers[0]
 	if len(peers) > 1 {
@@ -102,8 +110,8 @@ func (s Samples) best(what, row string, peers []string, load string, f Figure) V
 	for _, peer := range peers {
 		values := s.Values(peer, load, f)
 		if m := median(values); m < base {
-			base, v.Limit = m, slices.Max(values)/m
-			v.LimitIs, v.Rounds = "the worst round of "+peer, min(len(mine), len(values))
+			base, v.Limit = m, 1
+			v.Rounds = min(len(mine), len(values))
 			v.Restless = s.restless(load, f, row, peer)
 		}
 	}

@@ -22,10 +22,12 @@ func TestVerdicts(t *testing.T) {
 		{"at most, missed", s.compare("", "remora-2", "haproxy-2", at64, CPU, 0.6), 0.65, 0.6, false},
 		{"better elsewhere", s.better("", "remora-2", "haproxy-2", atSlow, at64, CPU), 0.65, 0.65, true},
 		{"latency", s.compare("", "remora-2", "haproxy-2", atSlow, AddedP50, 1), 0.5, 1, true},
-		{"within noise", s.best("", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999), 800. / 1350, 1800. / 1350, true},
-		{"within noise, a round lost", s.best("", "remora-2", []string{"haproxy-2"}, atSlow, P999), 800. / 900, 1, true},
+		{"the best peer's", s.best("", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999), 800. / 1350, 1, true},
+		{"within noise", s.steady("", "remora-2", "haproxy-2", at64, P999), 800. / 1350, 1800. / 1350, true},
+		{"within noise, a round lost", s.steady("", "remora-2", "haproxy-2", atSlow, P999), 800. / 900, 1, true},
 		{"at rest", s.value("", "remora-1", AtRest, Connection, 4), 5, 4, false},
 		{"unknown", s.compare("", "remora-2", "envoy-2", at64, CPU, 1), math.NaN(), 1, false},
+		{"unknown noise", s.steady("", "remora-2", "envoy-2", at64, P999), 0, math.NaN(), false},
 		{"unknown peers", s.best("", "remora-2", []string{"envoy-2"}, at64, P999), 0, math.NaN(), false},
 	} {
 		v := c.verdict
@@ -47,7 +49,10 @@ func TestVerdicts(t *testing.T) {
 func TestVerdictDetails(t *testing.T) {
 	s := testReport().Samples
 	if v := s.best("p99.9", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999); v.What != "p99.9, "+at64+": remora-2 / the best of envoy-2, haproxy-2" ||
-		v.LimitIs != "the worst round of haproxy-2" || !slices.Equal(v.Values, []float64{800. / 1350, 800. / 1350}) {
+		v.LimitIs != "" || !slices.Equal(v.Values, []float64{800. / 1350, 800. / 1350}) {
+		t.Errorf("%+v", v)
+	}
+	if v := s.steady("p99.9", "remora-2", "haproxy-2", at64, P999); v.LimitIs != "the worst round of haproxy-2" {
 		t.Errorf("%+v", v)
 	}
 	if v := s.compare("", "remora-2", "direct", at64, P50, 1); !slices.Equal(v.Values, []float64{2, 2}) {

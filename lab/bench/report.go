@@ -213,7 +213,7 @@ func (r *Report) verdicts() (all []Verdict) {
 		for _, load := range r.Loads {
 			all = append(all, r.Samples.grpcVerdicts(load)...)
 		}
-	case Long:
+	case LongMessages:
 		all = r.Samples.messageVerdicts()
 	case Tail:
 		for _, load := range r.Loads {

@@ -18,7 +18,7 @@ import (
 )
 
 // stormOf is the kind of handshake that a storm makes.
-func stormOf(job Job) Handshake { return Handshake{job, false, tls.VersionTLS13, tls.X25519MLKEM768} }
+var stormOf = Handshake{AtListener, false, tls.VersionTLS13, tls.X25519MLKEM768}
 
 // stormName is the name of stormy.
 func stormName(job Job) string { return calmName(job) + ", beside handshakes" }
@@ -62,7 +62,7 @@ func (s *Stack) inStorm(job Job, rate float64, do func()) (failed int64, err err
 // Storm makes full handshakes with the server at addr, so many a second, until in ends, and writes how many failed. dir has
 // the certificates ca.pem and cert.pem with key.pem.
 func Storm(ctx context.Context, dir, addr string, rate float64, in io.Reader, out io.Writer) error {
-	clients, err := (&Stack{dir: dir, Addr: addr}).clients(ctx, stormOf(AtListener), 1)
+	clients, err := (&Stack{dir: dir, Addr: addr}).clients(ctx, stormOf, 1)
 	if err != nil {
 		return err
 	}

@@ -196,12 +196,14 @@ func TestText(t *testing.T) {
 
 // TestContentText: of an endpoint that a view should not have, the changes around the view's revision are told.
 func TestContentText(t *testing.T) {
-	x := put(110, 0, "x")
+	x, moved := put(110, 0, "x"), put(1050, 110, "y")
+	moved.Key = x.Key
 	for name, c := range map[string]struct {
 		parts []any
 		want  string
 	}{
 		"gone":      {[]any{x, del(1050, 110, "x"), put(1070, 0, "x"), viewed(12, 12, 1060, "x")}, "had x (gone at revision 1050, put at revision 1070), which"},
+		"moved":     {[]any{x, moved, viewed(12, 12, 1060, "x", "y")}, "had x (put as y at revision 1050), which"},
 		"never put": {[]any{x, viewed(12, 12, 1060, "x", "z")}, "had z (never registered), which"},
 		"compacted": {[]any{x, listed(del(1600, 0, "x"), 1020), viewed(17, 17, 1600, "x")}, "had x (gone at revision 1600 or after 1020), which"},
 	} {

@@ -176,7 +176,7 @@ func (s *service) endpointsAt(revision int64) (sure, possible map[string]bool) {
 	return sure, possible
 }
 
-// around says how the keys of an address changed last up to a revision, and next.
+// around describes, for each key that had the address, the last change up to a revision and the next change.
 func (s *service) around(address string, revision int64) string {
 	var all []string
 	for _, k := range s.keys {
@@ -189,8 +189,12 @@ func (s *service) around(address string, revision int64) string {
 		}
 		for _, c := range k.changes[max(next-1, 0):min(next+1, len(k.changes))] {
 			what := "put"
-			if c.address == "" {
+			switch c.address {
+			case address:
+			case "":
 				what = "gone"
+			default:
+				what = "put as " + c.address
 			}
 			all = append(all, fmt.Sprintf("%s at revision %d", what, c.revision))
 			if c.since < c.revision-1 {

@@ -24,8 +24,8 @@ func Serve(ctx context.Context, addr string) error {
 	}
 	server := &http.Server{Handler: http.HandlerFunc(respond), Protocols: new(http.Protocols)}
 	server.Protocols.SetUnencryptedHTTP2(true)
-	// Windows as large as those of h2load: the proxies are to be the slowest part.
-	server.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 30, MaxReceiveBufferPerStream: 1 << 30}
+	// The largest windows that net/http allows: the proxies are to be the slowest part.
+	server.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: 4<<20 - 1, MaxReceiveBufferPerStream: 4<<20 - 1}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

@@ -181,12 +181,11 @@ func takeWay(ex *exchange.Exchange, from *Origin) (w way) {
 			w.passed += sidecarsIn(h.Value, loopPseudonym)
 			w.kept = append(w.kept, h)
 		case fieldCredentials:
-			keep := from.Client.Judge(h.Name) == forwarded.Keep
-			if keep {
+			if from.Client.Judge(h.Name) == forwarded.Keep {
 				w.kept = append(w.kept, h)
-			}
-			if keep && string(req.Method) != "CONNECT" { // those stay here
-				ex.NoteLogin(protocol.LoginOf(h.Value))
+				if string(req.Method) != "CONNECT" { // a CONNECT ends here
+					ex.NoteLogin(protocol.LoginOf(h.Value))
+				}
 			}
 		case fieldTraceState:
 			w.marked = w.marked || from.Listener.Local && trace.HasMember(h.Value, trace.Member)

@@ -60,8 +60,8 @@ func (c *Client) Judge(name []byte) Verdict {
 }
 
 // Believed returns the end of a list of addresses, as in X-Forwarded-For, that trusted proxies
-// have written, if the client is Trusted. Further left anybody may have written. The first address of
-// the result is the client of the outermost trusted proxy.
+// have written. Further left anybody may have written. The first address of the result is the client of
+// the outermost trusted proxy. The client must be Trusted.
 func (c *Client) Believed(list []byte) []byte {
 	trust := &c.policy.trust
 	rest := list

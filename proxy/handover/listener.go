@@ -83,7 +83,7 @@ func Listen(path string) (*Listener, error) {
 	return l, nil
 }
 
-// checkDirectory returns ErrExposed unless dir is a directory of a user, or of
+// checkDirectory returns ErrExposed unless dir is a directory of the user, or of
 // root, to which no other user can write.
 func checkDirectory(dir string, user int) error {
 	info, err := os.Lstat(dir) // a symbolic link could change after the check

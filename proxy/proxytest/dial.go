@@ -14,7 +14,7 @@ type Dialler struct {
 	MaxDials               int // 0 means no limit
 	Dialling, MostDialling int // in progress now, and at most
 	Dials                  int
-	Receivers              []loop.Receiver // of these
+	Receivers              []loop.Receiver // of the dials
 	Refused                int
 	RefuseAfter            time.Duration // how late a refused dial fails
 }
@@ -75,7 +75,7 @@ func (d *Dialler) Of(l loop.Loop) loop.Loop {
 	return d
 }
 
-// Distrust tells a connection that was dialled that its endpoint is not trusted any more.
+// Distrust tells the receiver of a dial that its endpoint is not trusted any more.
 func (d *Dialler) Distrust(l *sim.Loop, dial int) {
 	l.Do(d.Receivers[dial].(loop.Verified).OnUntrusted)
 }

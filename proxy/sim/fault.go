@@ -145,8 +145,8 @@ func (f Faults) HalfClose(c loop.Conn) {
 	cc.ready()
 }
 
-// Distrust has the other end of c, which is open, no longer accept the certificate of c's process. There is no TLS in a World,
-// so c needs to have shown none.
+// Distrust makes the peer of c, which is open, reject the certificate of c's process. A World has no TLS, so no certificate is
+// needed.
 func (f Faults) Distrust(c loop.Conn) {
 	f.begin(nil, "Distrust")
 	other := c.(*conn).end.peer.conn

@@ -107,7 +107,9 @@ func (h *handle) Keep(op context.Context) {
 		}
 		if err == nil {
 			h.backoff.Reset()
-			isTold = isTold && h.Err() != nil
+			if h.Err() == nil { // registered
+				isTold = false
+			}
 			continue
 		}
 		if !isTold {

@@ -93,8 +93,8 @@ def start_consumer(line, port, *args):
 
 @contextlib.contextmanager
 def idle(suite, mesh, seconds):
-    """Only heartbeats on the connections of a sidecar of its own, for so many seconds and as long as the body runs. They are the
-    same afterwards."""
+    """Leaves only heartbeats on the connections of a sidecar of its own, while the body runs and for at least so many seconds.
+    The same connections must be open afterwards."""
     p, listeners, children = sidecar(suite, "sidecar-idle"), {}, {}
     for line, one in mesh.providers.items():
         add_service(p, line, [one.port], "dubbo")

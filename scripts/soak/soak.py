@@ -177,8 +177,8 @@ class Soak:
         self.samples.running.clear()
 
     def rest(self, last):
-        """Measures what each sidecar uses without traffic. Nothing but the end is compared with the first time, so
-        only the last rest waits until the levels are back at those."""
+        """Measures what each sidecar uses without traffic. Only the levels of the last rest are compared with the first,
+        so only that rest waits for them."""
         since = time.monotonic()
         self.faults.idle.wait()
         self.mesh.wait_whole()

@@ -89,10 +89,10 @@ func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byt
 	}
 }
 
-// backoff is the longest duration of the next pause.
+// backoff is the upper bound of the next pause.
 type backoff time.Duration
 
-// next returns the duration of a pause, at random from half of the longest on, so that sidecars do not try together.
+// next returns a random pause between half of the bound and the bound, so that sidecars do not try together, and doubles the bound.
 func (b *backoff) next() time.Duration {
 	half := time.Duration(*b) / 2
 	*b = min(2**b, backoff(longestPause))
