@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"net"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 )
@@ -13,6 +15,7 @@ func TestStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln := must.Listen(t)
+	_ = ln.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 	s := &Stack{dir: dir, Addr: ln.Addr().String(), Tools: Tools{Lab: self(t)}}
 	failed, err := s.inStorm(AtListener, 1000, func() {
 		for range 3 {

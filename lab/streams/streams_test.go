@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
 )
 
-// TestServe calls it as gRPC does: a message of the size that was asked for, and a status behind it.
+// TestServe calls the server as gRPC does: a message of the size that was asked for, and a status behind it.
 func TestServe(t *testing.T) {
 	addrs, release, err := freeport.Loopback(1)
 	if err != nil {
@@ -32,15 +33,15 @@ func TestServe(t *testing.T) {
 	} {
 		url := "http://" + addrs[0] + "/bytes?size=" + c.size
 		var resp *http.Response
-		for { // until it listens
-			resp, err = client.Post(url, "application/grpc", strings.NewReader(strings.Repeat("x", 300_000)))
-			if err == nil || !strings.Contains(err.Error(), "connection refused") {
-				break
+		eventually.True(t, "a response", func() (responds bool) {
+			select {
+			case err := <-ended:
+				t.Fatal(err)
+			default:
 			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+			resp, err = client.Post(url, "application/grpc", strings.NewReader(strings.Repeat("x", 300_000)))
+			return err == nil
+		})
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		want := c.size
@@ -56,6 +57,6 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Serve(t.Context(), "127.0.0.1:nowhere"); err == nil {
-		t.Error("an address without a port was taken")
+		t.Error("an address with an unknown port was taken")
 	}
 }

@@ -219,6 +219,7 @@ func TestBackAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) }) // whatever becomes of the test
 			limit(syscall.Rlimit{Cur: 0, Max: before.Max})
 			touch(t, path, time.Hour) // it must be read
 			return func() { limit(before) }

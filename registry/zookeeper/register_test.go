@@ -277,6 +277,7 @@ func TestRegisterRefused(t *testing.T) {
 	eventually.True(t, "a refusal", func() bool { return h.State() == registry.Pending && h.Err() == session.NoAuth })
 	srv.Fail(rec.path(), 0)
 	waitState(t, h, registry.Registered)
+	eventually.True(t, "the log of it", func() bool { return log.count("msg=registered") > 0 })
 	if h.Err() != nil || log.count("registration failed") != 1 || log.count("msg=registered") != 1 {
 		t.Errorf("%v; the log has %s", h.Err(), log.text.String())
 	}

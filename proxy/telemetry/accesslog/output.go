@@ -34,3 +34,15 @@ func duplicate(f *os.File) (*os.File, error) {
 	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
+
+// isFileOf reports whether both outputs are of one file. A standard stream is so after Reopen, and a file that was not renamed.
+func (o *output) isFileOf(other *output) bool {
+	a, isFile := o.WriteCloser.(*os.File)
+	b, isOtherFile := other.WriteCloser.(*os.File)
+	if !isFile || !isOtherFile {
+		return false
+	}
+	one, err := a.Stat()
+	two, otherErr := b.Stat()
+	return err == nil && otherErr == nil && os.SameFile(one, two)
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -19,18 +18,6 @@ type Logger interface {
 
 // output is the destination of lines, behind a pointer for atomic.Pointer.
 type output struct{ io.WriteCloser }
-
-// isFileOf reports whether both outputs are of one file. A standard stream is so after Reopen, and a file that was not renamed.
-func (o *output) isFileOf(other *output) bool {
-	a, isFile := o.WriteCloser.(*os.File)
-	b, isOtherFile := other.WriteCloser.(*os.File)
-	if !isFile || !isOtherFile {
-		return false
-	}
-	one, err := a.Stat()
-	two, otherErr := b.Stat()
-	return err == nil && otherErr == nil && os.SameFile(one, two)
-}
 
 // Writer writes the lines of a Queue on its own goroutine, and counts those that it can't.
 type Writer struct {

@@ -200,7 +200,7 @@ func TestNextSession(t *testing.T) {
 		"soon": {0, false, goesOn, false}, "in time": {30 * time.Second, false, goesOn, false}, "too late": {30*time.Second + 1, false, another, true},
 		"ended": {0, true, another, true},
 	} {
-		var got greeted
+		greetings := make(chan greeted, 10)
 		serve := func(n int, p peer) {
 			if n == 2 && c.ended {
 				_, _ = readFrame(p)
@@ -208,7 +208,8 @@ func TestNextSession(t *testing.T) {
 				_, _ = io.Copy(io.Discard, p)
 				return
 			}
-			if got = p.greet(); n == 1 {
+			greetings <- p.greet()
+			if n == 1 {
 				p.serve(3)
 				return
 			}
@@ -226,10 +227,10 @@ func TestNextSession(t *testing.T) {
 				return dial(ctx, addr)
 			}
 		}, func(t *testing.T, s *Session, h *recorder) {
-			if first := (<-h.connected); !first || got != another {
+			if first, got := <-h.connected, <-greetings; !first || got != another {
 				t.Errorf("%s: at first %+v, new %t", name, got, first)
 			}
-			if isNew := <-h.connected; isNew != c.isNew || got != c.want {
+			if isNew, got := <-h.connected, <-greetings; isNew != c.isNew || got != c.want {
 				t.Errorf("%s: %+v, new %t; want %+v", name, got, isNew, c.want)
 			}
 			if c.ended {
