@@ -46,7 +46,7 @@ def highest(points, width):
 def draw(file, title, series, seconds):
     """Writes an SVG with lines over time. series are points (second, value) by name. Of a long run it has the highest points."""
     top = max((y for points in series.values() for _, y in points), default=1) or 1
-    parts = [f'<text x="0" y="{LINE}">{title}: 0 to {top:g}, over {seconds / 60:g} minutes</text>']
+    parts = [f'<text x="0" y="{LINE}">{title}: 0 to {top:.3g}, over {seconds / 60:g} minutes</text>']
     for i, (colour, (name, points)) in enumerate(zip(COLOURS, series.items()), 2):
         path = " ".join(f"{WIDTH * x / seconds:.1f},{HEIGHT * (1 - y / top) + 8 * LINE:.1f}" for x, y in highest(points, STEP * seconds / WIDTH))
         parts.append(f'<text x="0" y="{i * LINE}" fill="{colour}">{name}</text>'
