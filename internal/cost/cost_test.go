@@ -37,7 +37,7 @@ func TestCost(t *testing.T) {
 	l := readLimits(t)
 	t.Run("shadow", func(t *testing.T) {
 		const off, shadow = "1_hop/GET,_hedging_off", "1_hop/GET"
-		for range 5 { // the result varies by two per cent from run to run: the least counts
+		for range 5 { // the result varies by some per cent from run to run: the least counts
 			found := countInstructions(t, "core", []string{off, shadow})
 			added := found[shadow]/found[off] - 1
 			t.Logf("%-20s %8.0f  with hedging off %8.0f  %+.1f%%", shadow, found[shadow], found[off], 100*added)
@@ -47,7 +47,19 @@ func TestCost(t *testing.T) {
 		}
 		t.Errorf("shadow mode adds more than %.0f%%", 100*mostShadow)
 	})
-	t.Run("core", func(t *testing.T) { l.checkCore(t, countInstructions(t, "core", l.shapes())) })
+	t.Run("core", func(t *testing.T) {
+		found := countInstructions(t, "core", l.shapes())
+		for range 2 { // as above
+			risen := l.risen(found)
+			if len(risen) == 0 {
+				break
+			}
+			for shape, n := range countInstructions(t, "core", risen) {
+				found[shape] = min(found[shape], n)
+			}
+		}
+		l.checkCore(t, found)
+	})
 	for _, chain := range [][]string{{"single"}, {"consumer", "provider"}} {
 		for _, connections := range []int{64, 1} {
 			t.Run(fmt.Sprintf("%s, connections: %d", strings.Join(chain, " and "), connections), func(t *testing.T) {
@@ -118,6 +130,11 @@ func readLimits(t *testing.T) limits {
 
 // shapes returns the shapes of requests whose instructions have a limit.
 func (l limits) shapes() []string { return slices.Sorted(maps.Keys(l["core"])) }
+
+// risen returns the shapes that take more instructions than their limits and slack.
+func (l limits) risen(found counts) []string {
+	return slices.DeleteFunc(l.shapes(), func(shape string) bool { return found[shape] <= l["core"][shape]*(1+slack) })
+}
 
 // checkCore fails for each shape that takes more instructions than its limit and slack.
 func (l limits) checkCore(t *testing.T, found counts) {

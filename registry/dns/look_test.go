@@ -77,7 +77,7 @@ func TestOneAtATime(t *testing.T) {
 		all := []registry.Endpoint{{Addr: "10.0.0.1:80"}, {Addr: "10.0.0.2:80"}, {Addr: "10.0.0.3:80"}}
 		for i := range all {
 			in.set(all[:i+1]...)
-			time.Sleep(time.Second / 2)
+			time.Sleep(600 * time.Millisecond) // none comes when a call ends
 		}
 		time.Sleep(time.Minute)
 		w.Close()
