@@ -8,7 +8,8 @@ import (
 	"github.com/remora-proxy/remora/lb/spare"
 )
 
-// TestRank: the recent latency, or once that is old a usual one that is less, divided by the discount.
+// TestRank: the rank is the recent latency, divided by the discount. Once the recent latency is old, a lower usual latency takes
+// its place.
 func TestRank(t *testing.T) {
 	const at = 10 * sec // of the latency
 	for _, c := range []struct {

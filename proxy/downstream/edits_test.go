@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
-// TestEditedMemory: an exchange keeps the values that were made for its last request, and none of those before.
+// TestEditedMemory: an exchange keeps the values that were made for its last request, and no value of an earlier request.
 func TestEditedMemory(t *testing.T) {
 	edits := config.HeaderEdits{Set: map[string]string{"x-a": "{host}"}}
 	r := &exchange.Route{Edits: route.NewEdits(&route.Plan{Route: &config.Route{RequestHeaders: edits, ResponseHeaders: edits}})}

@@ -226,8 +226,8 @@ func TestUnderscores(t *testing.T) {
 	}
 }
 
-// TestValidHeaders: of the headers that are added to a request, those are known to be valid that have nothing of the client.
-// A valid X-Request-Id was looked at.
+// TestValidHeaders: a header that the sidecar adds to a request is known to be valid if it has nothing of the client. A valid
+// X-Request-Id was looked at.
 func TestValidHeaders(t *testing.T) {
 	client := []protocol.Header{
 		{Name: []byte("x-forwarded-for"), Value: []byte("1.1.1.1")}, {Name: []byte("x-forwarded-proto"), Value: []byte("https")},

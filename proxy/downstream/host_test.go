@@ -60,7 +60,7 @@ func (s *tableSession) CloseIdle() {
 }
 
 // TestReclaim: idle sessions close when tables take their part of limits.buffered, the largest first, until a quarter of it is
-// free. Tables of sessions that are not idle, and those that are added later, count against the rest.
+// free. The rest also has to do for tables of sessions that are not idle, and for tables that are added later.
 func TestReclaim(t *testing.T) {
 	const part = 1 << 20
 	loop := sim.New(1).Loop("a")

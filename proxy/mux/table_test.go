@@ -77,7 +77,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSpread: ids that rise one by one are found in few steps.
+// TestSpread: ids that rise in steps of one are found in few steps of the table.
 func TestSpread(t *testing.T) {
 	table := NewTable[uint64]()
 	v := new(uint64)

@@ -53,8 +53,8 @@ func (l *learning) onTimeUp(a *Attempt, now time.Duration) {
 	l.onLate(a, now)
 }
 
-// onLate tells that a primary took longer than the time that it was given, and whether the endpoints were silent together for
-// most of that time. Without that primary, the estimate of latency would sink.
+// onLate tells that a primary took longer than its time, and whether the endpoints were silent together for most of that time.
+// Without the primary, the estimate of latency would sink.
 func (l *learning) onLate(a *Attempt, now time.Duration) {
 	if l.counts(a) {
 		route := l.race.Policy.HedgeRoute

@@ -159,8 +159,8 @@ func TestSpanOutcome(t *testing.T) {
 	}
 }
 
-// TestBadness: of bad responses the best is that with the lowest status, and last comes one that says that another
-// attempt has the key.
+// TestBadness: of bad responses the response with the lowest status is the best. The worst says that another attempt has
+// the key.
 func TestBadness(t *testing.T) {
 	of := func(status int) *Response { return &Response{Response: protocol.Response{Status: status}} }
 	keyed := &Race{Entry: Entry{Keyed: true}, Launched: 2}

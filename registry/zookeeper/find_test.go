@@ -113,10 +113,10 @@ func TestFindProviders(t *testing.T) {
 	}
 	first, second := errors.New("first"), errors.New("second")
 	for name, c := range map[string]struct {
-		providers, overrides value
-		want                 string
-		malformed, overriden int // that are malformed
-		err                  error
+		providers, overrides  value
+		want                  string
+		malformed, overridden int // entries
+		err                   error
 	}{
 		"malformed before":           {names("a", "dubbo://10.0.0.1:1/a"), value{}, "10.0.0.1:1", 1, 0, nil},
 		"overrides of others":        {names("dubbo://10.0.0.1:1/a"), names("override://0.0.0.0/a?disabled=true&application=b", "override://0.0.0.0/a?disabled=true&group=g"), "10.0.0.1:1", 0, 0, nil},
@@ -131,7 +131,7 @@ func TestFindProviders(t *testing.T) {
 		for _, e := range found.usable {
 			got = append(got, e.Addr)
 		}
-		if strings.Join(got, " ") != c.want || found.malformed.count != c.malformed || found.overrides.count != c.overriden || found.err != c.err {
+		if strings.Join(got, " ") != c.want || found.malformed.count != c.malformed || found.overrides.count != c.overridden || found.err != c.err {
 			t.Errorf("%s: %q, %d and %d are malformed, %v", name, got, found.malformed.count, found.overrides.count, found.err)
 		}
 	}

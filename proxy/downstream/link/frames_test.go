@@ -158,7 +158,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestWithdraw: a tied request that waits is refused when its peer says so, and one that has begun goes on.
+// TestWithdraw: a tied request that waits is refused when its peer says so. A tied request that has begun goes on.
 func TestWithdraw(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1, max_queue: 4"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
@@ -283,8 +283,8 @@ func TestDrainedByRefusal(t *testing.T) {
 	m.Settled()
 }
 
-// TestShedLargest: a link gives up what holds the most of memory that is short: a request that has arrived in part, one that is
-// in flight, or a response that is not read. It carries other requests on.
+// TestShedLargest: when memory is short, a link gives up what holds the most of it: a request that has arrived in part, a request
+// in flight, or a response that the peer does not read. The link carries other requests on.
 func TestShedLargest(t *testing.T) {
 	for name, c := range map[string]struct {
 		request, response, arrived int // bytes

@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// TestHandshakeFails: an endpoint that does not speak HTTP/2 counts as one that can't be connected to, and the log says why.
+// TestHandshakeFails: an endpoint that does not speak HTTP/2 counts as unreachable, and the log says why.
 func TestHandshakeFails(t *testing.T) {
 	closes := func(p *proxytest.Peer, m *proxytest.Mesh) { m.Apps[0].Loop.Do(p.Conn.Close) }
 	for _, c := range []struct {

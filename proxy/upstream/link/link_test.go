@@ -52,7 +52,7 @@ func (a *acceptor) listen() {
 	})
 }
 
-// accept replaces what accepts links by one that says something else.
+// accept replaces the acceptor of links by peers that say something else.
 func (a *acceptor) accept(says string) (peers *[]*proxytest.Peer) {
 	a.stop()
 	peers = new([]*proxytest.Peer)
@@ -104,8 +104,7 @@ func check(t *testing.T, calls []*proxytest.Call, want ...string) {
 	}
 }
 
-// TestHandshakeFails: an endpoint that does not speak the protocol of links counts as one that can't be connected to, and the log says
-// why.
+// TestHandshakeFails: an endpoint that does not speak the protocol of links counts as unreachable, and the log says why.
 func TestHandshakeFails(t *testing.T) {
 	for _, c := range []struct {
 		name, says string
@@ -218,7 +217,7 @@ func TestGoAway(t *testing.T) {
 	m.Settled()
 }
 
-// TestGoAwayAtOnce: a peer that accepts no request counts as one that can't be connected to.
+// TestGoAwayAtOnce: a peer that accepts no request counts as unreachable.
 func TestGoAwayAtOnce(t *testing.T) {
 	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
 	calls, _ := a.send(1)
