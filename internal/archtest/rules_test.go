@@ -123,7 +123,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/telemetry/otlp"},
-		[]string{"proxy/telemetry/trace", "proxy/config", "internal/unixaddr"},
+		[]string{"proxy/telemetry/trace", "proxy/config", "internal/unixaddr", "internal/backoff"},
 		"spans are exported from plain records, off the loops; the core does not know how",
 	},
 	{

@@ -14,10 +14,15 @@ type Backoff struct {
 	last time.Duration // 0 means that there was no pause since Reset
 }
 
-// Wait pauses, twice as long as the last time, and reports whether ctx goes on.
-func (b *Backoff) Wait(ctx context.Context) bool {
+// Next returns the duration of the next pause, twice as long as the last.
+func (b *Backoff) Next() time.Duration {
 	b.last = min(max(2*b.last, b.Min), b.Max)
-	pause := time.NewTimer(b.last/2 + rand.N(b.last))
+	return b.last/2 + rand.N(b.last)
+}
+
+// Wait pauses, and reports whether ctx goes on.
+func (b *Backoff) Wait(ctx context.Context) bool {
+	pause := time.NewTimer(b.Next())
 	defer pause.Stop()
 	select {
 	case <-ctx.Done():

@@ -344,19 +344,6 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Pauses double, up to a bound.
-func TestPauses(t *testing.T) {
-	for range 100 {
-		pause := backoff(firstPause)
-		for _, longest := range []time.Duration{250, 500, 1000, 2000, 4000, 5000, 5000} {
-			longest *= time.Millisecond
-			if d := pause.next(); d < longest/2 || d >= longest {
-				t.Fatalf("a pause of %s, want from %s to %s", d, longest/2, longest)
-			}
-		}
-	}
-}
-
 // Close returns in time if the receiver hangs, or demands a long pause before a retry.
 func TestCloseTimeout(t *testing.T) {
 	for _, respond := range []func(int, http.ResponseWriter, *http.Request){

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,12 +13,12 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/remora-proxy/remora/internal/backoff"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
 const (
-	// firstPause and longestPause bound the pause between two tries of an export,
-	// which doubles from try to try.
+	// firstPause and longestPause are the pauses between tries of an export, see package backoff.
 	firstPause   = 250 * time.Millisecond
 	longestPause = 5 * time.Second
 
@@ -73,30 +72,20 @@ type failure struct {
 func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byte) (rejected uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	for pause := backoff(firstPause); ; {
+	for pauses := (backoff.Backoff{Min: firstPause, Max: longestPause}); ; {
 		rejected, err = r.try(ctx, body)
 		var f *failure
 		if !errors.As(err, &f) || !f.retryable {
 			return rejected, err
 		}
 		select {
-		case <-time.After(max(f.after, pause.next())):
+		case <-time.After(max(f.after, pauses.Next())):
 		case <-ctx.Done():
 			return 0, err
 		case <-closing:
 			return 0, err
 		}
 	}
-}
-
-// backoff is the upper bound of the next pause.
-type backoff time.Duration
-
-// next returns a random pause between half of the bound and the bound, so that sidecars do not try together, and doubles the bound.
-func (b *backoff) next() time.Duration {
-	half := time.Duration(*b) / 2
-	*b = min(2**b, backoff(longestPause))
-	return half + rand.N(half)
 }
 
 // try sends an export once. Each error is a *failure.
