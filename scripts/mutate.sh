@@ -6,7 +6,7 @@
 #   scripts/mutate.sh [--seed N] [--each N] [--jobs N] [--log FILE] [FOLDER ...]
 #
 #   --seed N     chooses the changes (default 1)
-#   --each N     changes of each package (default 20, of all packages in some hours); 0 means all
+#   --each N     at least so many changes of each package (default 20, of all packages in two hours); 0 means all
 #   --jobs N     changes that are tried at a time (default 2)
 #   --log FILE   the verdicts (default bin/mutate/SEED.log): another run with the file goes on where this one has ended
 #   FOLDER       a package, or with /... all in it (default: proxy, protocol, lb and registry)

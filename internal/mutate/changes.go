@@ -18,8 +18,9 @@ type change struct {
 	what  string // such as "&& becomes ||"
 	which int    // of those that are the same in all of the above, from 1
 
-	start, end int    // the bytes that text replaces
-	text       string // "" removes them
+	start, end int           // the bytes that text replaces
+	text       string        // "" removes them
+	of         *ast.FuncDecl // the function
 }
 
 // String names the change in logs and in equivalent.txt. It stays the same while its function does.
@@ -51,15 +52,14 @@ var operators = map[token.Token][]token.Token{
 
 // changesOf returns all changes of a file. Some of them don't compile.
 func changesOf(file string, source []byte) ([]*change, error) {
-	fset := token.NewFileSet()
-	syntax, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	f := finder{fset: fset, file: file, source: source, seen: make(map[string]int)}
+	f := finder{file: file, source: source, seen: make(map[string]int)}
 	for _, decl := range syntax.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
-			f.in = nameOf(fn)
+			f.of, f.in = fn, nameOf(fn)
 			ast.Inspect(fn.Body, f.visit)
 		}
 	}
@@ -86,19 +86,20 @@ func nameOf(fn *ast.FuncDecl) string {
 
 // finder collects the changes of one file.
 type finder struct {
-	fset   *token.FileSet
 	file   string
 	source []byte
-	in     string         // the present function
+	of     *ast.FuncDecl  // the present function
+	in     string         // its name
 	seen   map[string]int // how many changes have the same name
 	found  []*change
 }
 
-func (f *finder) offset(p token.Pos) int { return f.fset.Position(p).Offset }
+// offset returns how many bytes are before a position, in a file that is parsed with a file set of its own.
+func offset(p token.Pos) int { return int(p) - 1 }
 
 // add notes that text may replace the source between two positions.
 func (f *finder) add(what string, from, to token.Pos, text string) {
-	c := &change{file: f.file, in: f.in, what: what, start: f.offset(from), end: f.offset(to), text: text}
+	c := &change{file: f.file, in: f.in, what: what, start: offset(from), end: offset(to), text: text, of: f.of}
 	begin := bytes.LastIndexByte(f.source[:c.start], '\n') + 1
 	line, _, _ := bytes.Cut(f.source[begin:], []byte("\n"))
 	c.line = strings.TrimSpace(string(line))
@@ -166,7 +167,7 @@ func (f *finder) condition(cond ast.Expr) {
 	case *ast.BinaryExpr, *ast.UnaryExpr:
 		return
 	}
-	source := f.source[f.offset(cond.Pos()):f.offset(cond.End())]
+	source := f.source[offset(cond.Pos()):offset(cond.End())]
 	f.add("negated", cond.Pos(), cond.End(), "!("+string(source)+")")
 }
 

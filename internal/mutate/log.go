@@ -41,11 +41,11 @@ func openJournal(path string) (*journal, error) {
 
 func keyOf(state string, c *change) string { return state + "\t" + c.String() }
 
-func (j *journal) get(state string, c *change) (v verdict, ok bool) {
+// get returns what became of a change, or "".
+func (j *journal) get(state string, c *change) verdict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	v, ok = j.known[keyOf(state, c)]
-	return v, ok
+	return j.known[keyOf(state, c)]
 }
 
 func (j *journal) put(state string, c *change, v verdict) error {

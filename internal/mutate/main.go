@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 )
 
@@ -103,6 +103,7 @@ func run(ctx context.Context, seed uint64, each, jobs int, file string, folders 
 // pack is a package with tests.
 type pack struct {
 	module, folder string // paths: of the module, and of the package in it
+	name           string
 	files          []string
 	testers        []string // other packages whose tests test this one
 }
@@ -112,7 +113,7 @@ func (p *pack) tested() []string { return append([]string{p.folder}, p.testers..
 
 // packagesOf lists the packages with tests, their own or those of testers, in folders of the module.
 func packagesOf(folders []string) (all []pack, err error) {
-	const format = `{{.Module.Dir}} {{.Dir}} {{len .TestGoFiles}} {{len .XTestGoFiles}} {{join .GoFiles " "}}`
+	const format = `{{.Module.Dir}} {{.Dir}} {{.Name}} {{len .TestGoFiles}} {{len .XTestGoFiles}} {{join .GoFiles " "}}`
 	args := []string{"list", "-f", format}
 	for _, folder := range folders {
 		args = append(args, "./"+folder)
@@ -126,30 +127,43 @@ func packagesOf(folders []string) (all []pack, err error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		if len(fields) < 5 {
+		if len(fields) < 6 {
 			continue
 		}
 		folder, err := filepath.Rel(fields[0], fields[1])
 		if err != nil {
 			return nil, err
 		}
-		p := pack{fields[0], folder, fields[4:], testers[folder]}
-		if hasOwn := fields[2] != "0" || fields[3] != "0"; hasOwn || p.testers != nil {
+		p := pack{fields[0], folder, fields[2], fields[5:], testers[folder]}
+		if hasOwn := fields[3] != "0" || fields[4] != "0"; hasOwn || p.testers != nil {
 			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-// changes returns all changes of the package.
-func (p *pack) changes() (all []*change, err error) {
+// sources returns the files of the package, by their paths in the module.
+func (p *pack) sources() (map[string][]byte, error) {
+	all := make(map[string][]byte)
 	for _, name := range p.files {
 		file := filepath.Join(p.folder, name)
 		source, err := os.ReadFile(filepath.Join(p.module, file))
 		if err != nil {
 			return nil, err
 		}
-		of, err := changesOf(file, source)
+		all[file] = source
+	}
+	return all, nil
+}
+
+// changes returns all changes of the package.
+func (p *pack) changes() (all []*change, err error) {
+	sources, err := p.sources()
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range slices.Sorted(maps.Keys(sources)) {
+		of, err := changesOf(file, sources[file])
 		if err != nil {
 			return nil, err
 		}
@@ -223,6 +237,9 @@ func (s *score) add(c *change, v verdict, isEquivalent bool) {
 	}
 }
 
+// spare is how many more changes than are needed are compiled at a time, in case that some don't compile.
+const spare = 10
+
 // measure tries so many changes of the package that compile, several at a time.
 func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *journal, known map[string]string) (*score, error) {
 	all, err := p.changes()
@@ -240,36 +257,21 @@ func (p *pack) measure(ctx context.Context, seed uint64, each, jobs int, j *jour
 		each = len(all)
 	}
 	s := &score{folder: p.folder}
-	var run *tests // nil until it is needed
 	for counted := 0; counted < each && len(all) > 0; {
-		batch := all[:min(jobs, each-counted, len(all))]
+		batch := all[:min(each-counted+spare, len(all))]
 		all = all[len(batch):]
-		verdicts, errs := make([]verdict, len(batch)), make([]error, len(batch))
-		var tried sync.WaitGroup
-		for i, c := range batch {
-			if v, ok := j.get(state, c); ok {
-				verdicts[i] = v
-				continue
+		fresh := slices.DeleteFunc(slices.Clone(batch), func(c *change) bool { return j.get(state, c) != "" })
+		if len(fresh) > 0 {
+			err := try(ctx, p, fresh, jobs, func(c *change, v verdict) error { return j.put(state, c, v) })
+			if err != nil {
+				return nil, err
 			}
-			if run == nil {
-				if run, err = newTests(ctx, p.module, p.tested()); err != nil {
-					return nil, err
-				}
-			}
-			tried.Go(func() {
-				if verdicts[i], errs[i] = run.try(ctx, c); errs[i] == nil {
-					errs[i] = j.put(state, c, verdicts[i])
-				}
-			})
 		}
-		tried.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return nil, err
-		}
-		for i, c := range batch {
+		for _, c := range batch {
 			_, isEquivalent := known[c.String()]
-			s.add(c, verdicts[i], isEquivalent)
-			if verdicts[i] != uncompiled {
+			v := j.get(state, c)
+			s.add(c, v, isEquivalent)
+			if v != uncompiled {
 				counted++
 			}
 		}

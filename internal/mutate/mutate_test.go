@@ -137,7 +137,7 @@ func TestMeasure(t *testing.T) {
 	} {
 		must.WriteFile(t, filepath.Join(dir, name), text)
 	}
-	p := pack{module: dir, folder: ".", files: []string{"p.go"}}
+	p := pack{module: dir, folder: ".", name: "m", files: []string{"p.go"}}
 	file := filepath.Join(dir, "log")
 	measured := func() *score {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestTesters(t *testing.T) {
 		}
 		must.WriteFile(t, filepath.Join(dir, name), text)
 	}
-	p := pack{module: dir, folder: "p", files: []string{"p.go"}, testers: []string{"q"}}
+	p := pack{module: dir, folder: "p", name: "p", files: []string{"p.go"}, testers: []string{"q"}}
 	for _, want := range []int{1, 0} {
 		j, err := openJournal(filepath.Join(dir, "log"))
 		if err != nil {
