@@ -109,6 +109,8 @@ type Reactor struct {
 	// helpers counts the goroutines that refuse, dial, do handshakes and read first bytes. The loops
 	// must outlive them: a socket that is given to a loop that has ended would be lost.
 	helpers sync.WaitGroup
+	next    chan func()  // for a helper that waits
+	waiting atomic.Int64 // helpers that wait, at most maxWaiting
 }
 
 type counters struct {
@@ -135,7 +137,7 @@ func Start(o Options) (*Reactor, error) {
 		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst,
 		endpoints:  endpoints{tls: o.DialTLS, other: o.DialOther},
-		handshakes: newHandshakes(), listeners: make(map[*Listener]struct{}),
+		handshakes: newHandshakes(), next: make(chan func()), listeners: make(map[*Listener]struct{}),
 	}
 	r.tls.log, r.panics = r.log, panics.NewCounter(r.log)
 	r.trust.reactor = r
@@ -271,14 +273,39 @@ func (r *Reactor) shutdown() error {
 	return errors.Join(failed, r.halt())
 }
 
+// maxWaiting limits the helpers that wait for more to do.
+const maxWaiting = 16
+
 // spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection calls
 // panics.Guard around what parses the peer's bytes, and closes the connection if that panics.
+//
+// The goroutine may have run other functions before: then its stack has grown already. Growing it costs a new goroutine as much
+// as a tenth of a resumed handshake.
 func (r *Reactor) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
 		return false
 	}
-	r.helpers.Go(func() { r.panics.Do(f) })
+	select {
+	case r.next <- f:
+	default:
+		r.helpers.Go(func() { r.help(f) })
+	}
 	return true
+}
+
+// help runs f, and then what spawn brings, unless enough other helpers wait.
+func (r *Reactor) help(f func()) {
+	for f != nil {
+		r.panics.Do(f)
+		f = nil
+		if r.waiting.Add(1) <= maxWaiting {
+			select {
+			case f = <-r.next:
+			case <-r.ctx.Done():
+			}
+		}
+		r.waiting.Add(-1)
+	}
 }
