@@ -1,9 +1,12 @@
 package sidecar
 
 import (
+	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
 const (
@@ -17,30 +20,87 @@ const (
 	// muchLive is the live heap, in bytes, from which on a sidecar knows much. Even at lowPercent such a sidecar makes more
 	// garbage between two collections than the smallest sidecar at usualPercent.
 	muchLive = 12 << 20
+
+	// TLS handshakes and streams make garbage. While that causes frequent collections, of which there are so many a second at
+	// usualPercent, busyGarbage bytes of garbage may grow between two.
+	frequent    = 5
+	busyGarbage = 16 << 20
 )
 
 // PaceStart makes the garbage collector run sooner until the sidecar serves: a start throws away more than what stays, and
 // the process would keep the pages. GOGC overrides it.
-func PaceStart() { pace(lowPercent) }
-
-// paceCollector sets how soon the garbage collector runs, after a start or a reload, by the live heap of the latest
-// collection. Endpoints that come later count at the next reload.
-func paceCollector() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	pace(percentOf(live[0].Value.Uint64()))
+func PaceStart() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(lowPercent)
+	}
 }
 
-// percentOf returns GOGC for so many bytes of live heap.
+// paceCollector sets how soon the garbage collector runs, now and after each collection, until ended is done. GOGC overrides it.
+func paceCollector(ended context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	p := &pace{since: time.Now(), percent: usualPercent}
+	p.set(percentOf(liveHeap()))
+	afterCollections(ended, func() { p.set(p.collected(time.Now(), liveHeap())) })
+}
+
+// liveHeap returns how many bytes were alive at the latest collection.
+func liveHeap() uint64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return live[0].Value.Uint64()
+}
+
+// afterCollections calls f after each collection, one call at a time, until ended is done.
+func afterCollections(ended context.Context, f func()) {
+	type garbage struct{ _ *garbage } // with a pointer, since objects without may share memory
+	runtime.AddCleanup(new(garbage), func(f func()) {
+		if ended.Err() == nil {
+			f()
+			afterCollections(ended, f)
+		}
+	}, f)
+}
+
+// pace is how soon the garbage collector runs.
+type pace struct {
+	percent int // GOGC
+	isBusy  bool
+
+	since time.Time // the present count began
+	count int       // of collections
+}
+
+func (p *pace) set(percent int) {
+	if percent != p.percent {
+		p.percent = percent
+		debug.SetGCPercent(percent)
+	}
+}
+
+// collected counts a collection that has left so many bytes alive, and returns GOGC.
+func (p *pace) collected(now time.Time, live uint64) (percent int) {
+	p.count++
+	if taken := now.Sub(p.since); taken >= time.Second {
+		// With usualPercent there would be more collections, in proportion.
+		usual := float64(p.count) / taken.Seconds() * float64(p.percent) / usualPercent
+		p.isBusy, p.since, p.count = usual >= frequent, now, 0
+	}
+	if p.isBusy {
+		for percent = 4 * usualPercent; percent > usualPercent; percent /= 2 {
+			if live*uint64(percent) <= busyGarbage*100 {
+				return percent
+			}
+		}
+	}
+	return percentOf(live)
+}
+
+// percentOf returns GOGC for so many bytes of live heap while collections are not frequent.
 func percentOf(live uint64) int {
 	if live >= muchLive {
 		return lowPercent
 	}
 	return usualPercent
-}
-
-func pace(percent int) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-	}
 }

@@ -154,7 +154,6 @@ func (r *reloads) load(revision fleet.Revision) *refusal {
 		r.refuse(revision.Number, refused)
 	}
 	s.releasePages()
-	paceCollector()
 	return refused
 }
 

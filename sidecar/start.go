@@ -114,7 +114,7 @@ func (s *starting) enterService() {
 		s.background.Go(s.overlays.run)
 	}
 	s.releaseStart()
-	paceCollector()
+	paceCollector(s.ended)
 	s.log.Info("serving", "version", s.version, "node", s.cfg.Node.ID,
 		"engine", s.engineKind.Name, "loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 }
