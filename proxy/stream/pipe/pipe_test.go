@@ -1,6 +1,7 @@
 package pipe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -284,6 +285,32 @@ func TestRest(t *testing.T) {
 	_ = e.socket.Close()
 	if b := e.pipe.Output(); b != nil || e.pipe.State() != loop.PipeReset || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%q in state %d, %v", b, e.pipe.State(), err)
+	}
+}
+
+// TestReadAll: a Read gets all bytes for which it has room, however they were delivered, in their order.
+func TestReadAll(t *testing.T) {
+	e := newEnds(t)
+	sent := make([]byte, 3*blockSize)
+	for i := range sent {
+		sent[i] = byte(i % 251)
+	}
+	for rest := sent; len(rest) > 0; {
+		n := min(10_000, len(rest))
+		e.pipe.Deliver(rest[:n])
+		rest = rest[n:]
+	}
+	var got []byte
+	for _, room := range []int{1, 2 * blockSize, len(sent)} {
+		b := make([]byte, room)
+		n, err := e.socket.Read(b)
+		if want := min(room, len(sent)-len(got)); n != want || err != nil {
+			t.Fatalf("read %d bytes, %v, want %d", n, err, want)
+		}
+		got = append(got, b[:n]...)
+	}
+	if !bytes.Equal(got, sent) {
+		t.Error("other bytes than were delivered")
 	}
 }
 

@@ -97,6 +97,19 @@ func (q *queue) consume(n int) {
 	q.blocks, q.read = slices.Delete(q.blocks, 0, 1), 0
 }
 
+// take moves the oldest bytes to b, as many as there are.
+func (q *queue) take(b []byte) (n int) {
+	for n < len(b) {
+		part := copy(b[n:], q.peek())
+		if part == 0 {
+			break
+		}
+		q.consume(part)
+		n += part
+	}
+	return n
+}
+
 // drop releases all memory, now and later. The garbage collector gets it, since either end may
 // be copying.
 func (q *queue) drop() {

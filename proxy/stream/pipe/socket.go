@@ -28,8 +28,7 @@ func (s *Socket) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		end := s.endOfInput() // before a look at the input: nothing is delivered after it
-		if n := copy(b, s.in.peek()); n > 0 {
-			s.in.consume(n)
+		if n := s.in.take(b); n > 0 {
 			if s.read.Add(int64(n)) >= credit {
 				s.notify()
 			}
