@@ -11,20 +11,21 @@ import (
 )
 
 // MeshRows are two hops with mutual TLS between them, of Envoy and of Remora, whose metrics are scraped. In the last row the
-// second proxy calls the replica over a Unix socket.
+// second proxy calls the replica over a Unix socket. Two relays, which have neither TLS nor metrics, show what the system takes.
 func MeshRows() []Row {
 	remora := mesh(func(c, p *sidecar) { c.TLS, p.TLS = true, true })
 	consumer, provider := envoy, envoy
 	consumer.SecureOut, provider.SecureIn = true, true
 	rows := []Row{
 		{Name: "direct"},
+		{Name: "relay-2", chain: []hop{relay, relay}},
 		{Name: "envoy-mesh", chain: []hop{consumer, provider}},
 		{Name: "remora-mesh", chain: remora},
 		{Name: "remora-mesh-unix", chain: remora, replicas: replicas{unix: true}},
 	}
 	for _, r := range rows {
 		for i := range r.chain {
-			r.chain[i].Scraped = true
+			r.chain[i].Scraped = r.chain[i].program != Relay
 		}
 	}
 	return rows
