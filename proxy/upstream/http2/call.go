@@ -156,10 +156,8 @@ func (s *call) fail(f *fault.Failure) {
 
 // reset ends the stream from this side.
 func (s *call) reset(code http2.Code) {
-	if s.st != nil {
-		s.c.h2.Reset(s.st, code)
-		s.st = nil
-	}
+	s.c.h2.Reset(s.st, code)
+	s.st = nil
 }
 
 // endRequest ends the stream behind a complete response. The endpoint wants no more of the request,

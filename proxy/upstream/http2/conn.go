@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http2"
@@ -80,26 +81,17 @@ func (c *conn) room() bool {
 // OnOpen implements loop.Receiver.
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
-	if c.state == closed {
-		conn.Close()
-		return
-	}
 	c.handshake.onConnected()
 }
 
 // OnData implements loop.Receiver.
 func (c *conn) OnData(b []byte) {
-	if c.state == closed {
-		return
-	}
 	c.heard, c.keepalive.heard = true, true
 	c.h2.Advance(c.shard.Loop.Now())
 	c.feeding = true
 	err := c.h2.Feed(b)
 	c.feeding = false
 	switch {
-	case c.state == closed:
-		return
 	case c.state == greeting && err != nil:
 		c.handshake.fail(notHTTP2(b, err))
 		return
@@ -109,7 +101,7 @@ func (c *conn) OnData(b []byte) {
 		c.close(fault.Reset)
 		return
 	}
-	c.partial.check(c)
+	c.partial.check()
 	c.reuse()
 	if c.state == closed {
 		return
@@ -144,7 +136,7 @@ func (c *conn) schedule(alone bool) {
 
 // flush writes the frames of the codec, as far as the endpoint reads them.
 func (c *conn) flush() {
-	if c.state == closed || c.transport == nil {
+	if c.state == closed {
 		return
 	}
 	for c.h2.Ready() {
@@ -153,14 +145,7 @@ func (c *conn) flush() {
 			break
 		}
 		c.outputs++
-		b := c.h2.Output(mux.BatchSize)
-		if c.state == closed {
-			return
-		}
-		if len(b) == 0 {
-			break
-		}
-		c.outbound.Write(b)
+		c.outbound.Write(c.h2.Output(mux.BatchSize))
 	}
 	c.outbound.Watch()
 	c.recount()
@@ -176,11 +161,7 @@ func (c *conn) recount() { c.account.Count(c.shard, c.h2.Encoded(), c.h2.Interne
 // onStarved abandons requests of which the endpoint has accepted nothing since the last time: its
 // window is closed for timeouts.write.
 func (c *conn) onStarved() {
-	for i := len(c.calls) - 1; i >= 0 && c.state != closed; i-- {
-		if i >= len(c.calls) {
-			continue
-		}
-		s := c.calls[i]
+	for _, s := range slices.Clone(c.calls) {
 		if s.st == nil || s.sent || s.attempt == nil {
 			continue
 		}
@@ -190,14 +171,10 @@ func (c *conn) onStarved() {
 		}
 		c.shard.Stats.WriteTimeouts++
 		c.shard.Log.Warn("request withdrawn: the endpoint opens no window for it, timeouts.write passed", "peer", c.transport.RemoteAddr())
-		s.reset(http2.Cancel)
-		s.fail(fault.Reset)
+		s.drop(fault.Reset)
 	}
-	if c.state != closed && c.unsent > 0 {
+	if c.unsent > 0 {
 		c.shard.Loop.After(c.shard.Config.Timeouts.Write, &c.starvation)
-	}
-	if c.state != closed && c.h2.Ready() {
-		c.shard.Loop.Defer(&c.out)
 	}
 }
 
@@ -237,14 +214,9 @@ func (c *conn) finishDrain() {
 
 // farewell sends a GOAWAY, behind all other frames.
 func (c *conn) farewell() {
-	if c.transport.Buffered() > mux.MaxOutbound {
-		return
-	}
 	c.h2.GoAway(http2.NoError)
 	c.outputs++
-	if b := c.h2.Output(mux.BatchSize); len(b) > 0 && c.state != closed {
-		c.outbound.Write(b)
-	}
+	c.outbound.Write(c.h2.Output(mux.BatchSize))
 }
 
 // close closes the connection, and fails with f the requests in flight on it. A request of which

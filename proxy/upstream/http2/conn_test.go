@@ -73,6 +73,8 @@ func TestMalformedInput(t *testing.T) {
 	}{
 		{"\x00\x00\x00\x00\x00\x00\x00\x00\x01", "upstream-malformed", 3, false}, // DATA before HEADERS
 		{"\x00\x00\x00\x00\x00\x00\x00\x00\x00", "upstream-reset", 7, true},      // DATA of no stream
+		// The request is sent again as it was refused, and the endpoint may have it before it knows that the connection closes.
+		{frame(frameReset, 0, 1, "\x00\x00\x00\x07") + frame(0, 0, 0, ""), "upstream-reset", 1, true},
 	} {
 		m, apps := newMesh(t, 1, "")
 		a := apps[0]
@@ -335,4 +337,86 @@ func TestCancelUnsent(t *testing.T) {
 	}
 	m.W.Faults.PauseReading(a.conns[0].Conn, false)
 	m.Settled()
+}
+
+// TestGoAwayWhileIdle: a connection without a request closes when the endpoint wants that, and the log tells the reason, if there is one.
+// The next request takes another connection.
+func TestGoAwayWhileIdle(t *testing.T) {
+	for _, code := range []http2.Code{http2.NoError, http2.EnhanceYourCalm} {
+		m, apps := newMesh(t, 1, "retry: {on: []}")
+		a := apps[0]
+		m.OK(do(m))
+		a.of.Loop.Do(func() {
+			a.conns[0].H2.GoAway(code)
+			a.conns[0].Flush()
+		})
+		m.W.Run(10 * time.Millisecond)
+		if !a.conns[0].Ended {
+			t.Errorf("code %d: the connection is open", code)
+		}
+		if told := strings.Contains(m.Consumer.LogText.String(), "the endpoint closes the connection"); told != (code != http2.NoError) {
+			t.Errorf("code %d: the log has %q", code, m.Consumer.LogText.String())
+		}
+		m.OK(do(m))
+		if n := len(a.conns); n != 2 {
+			t.Errorf("code %d: %d connections", code, n)
+		}
+		m.Settled()
+	}
+}
+
+// TestLimitRises: a request that waits for room is sent once the endpoint allows more streams.
+func TestLimitRises(t *testing.T) {
+	allows := func(n byte) string { return frame(frameSettings, 0, 0, "\x00\x03\x00\x00\x00"+string(rune(n))) }
+	m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 3s"})
+	p := &proxytest.Peer{Says: []byte(allows(1))}
+	m.Apps[0].Stop()
+	m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver { return p })
+	calls := m.Burst(1, 10)
+	m.W.Run(10 * time.Millisecond)
+	d.Dialling = 1 // so that no connection follows
+	calls = append(calls, m.Burst(3, 10)...)
+	for n := 1; n <= 3; n++ {
+		m.Apps[0].Loop.Do(func() { p.Conn.Write([]byte(allows(byte(n)))) })
+		m.W.Run(10 * time.Millisecond)
+		if got := len(headsOf(p.Heard)); got != n {
+			t.Errorf("the endpoint allows %d streams, and has got %d requests", n, got)
+		}
+	}
+	m.Finish(calls...)
+	m.Settled()
+}
+
+// TestLostBeforeSent: of the requests on a connection that is lost, those that were not sent, since the endpoint did not read, go to
+// another connection. They are neither retries nor replays. Those that were sent fail, unless they may be sent twice.
+func TestLostBeforeSent(t *testing.T) {
+	for _, idempotent := range []bool{false, true} {
+		m, apps := newMesh(t, 1, "timeout: 60s, retry: {on: [connect]}")
+		a := apps[0]
+		for range 100 {
+			m.OK(do(m)) // earns tokens for replays
+		}
+		m.W.Run(100 * time.Millisecond)
+		m.W.Faults.PauseReading(a.conns[0].Conn, true)
+		long := "X: " + strings.Repeat("x", 20<<10)
+		var calls []*proxytest.Call
+		for range 50 { // more than the connection takes
+			c := m.Post(0, long)
+			if idempotent {
+				c = m.Get("/", long)
+			}
+			m.Do(c)
+			m.W.Run(time.Millisecond)
+			calls = append(calls, c)
+		}
+		before := m.Consumer.Report().Stats.Replays
+		m.W.Faults.Reset(a.conns[0].Conn)
+		m.Finish(calls...)
+		codes, replays := proxytest.CountCodes(calls), int(m.Consumer.Report().Stats.Replays-before)
+		sent := codes["upstream-reset"] + replays
+		if codes[""]+codes["upstream-reset"] != len(calls) || sent < 10 || sent > 40 || (replays > 0) != idempotent {
+			t.Errorf("idempotent %t: responses %v, %d replays", idempotent, codes, replays)
+		}
+		m.Settled()
+	}
 }

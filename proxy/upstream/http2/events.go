@@ -81,14 +81,11 @@ func (e events) OnTrailers(st *http2.Stream, hs []protocol.Header) {
 		s.flow.onEnd(hs)
 		return
 	}
-	switch {
-	case !s.takeTrailers(hs):
+	if !s.takeTrailers(hs) {
 		s.drop(fault.Shed)
-	case s.tooLong():
-		s.becomeStream(true)
-	default:
-		s.finish()
+		return
 	}
+	s.finish()
 }
 
 // aheadOfDeadline is by how much an endpoint's clock may be first to end a request. gRPC servers
@@ -134,7 +131,6 @@ func (e events) OnGoAway(last uint32, code http2.Code) {
 		e.shard.Log.Warn("the endpoint closes the connection", "peer", e.transport.RemoteAddr(), "code", uint32(code))
 	}
 	e.drain()
-	e.pool.dialMore()
 }
 
 // OnSettings implements http2.ResponseHandler.
@@ -144,7 +140,6 @@ func (e events) OnSettings() {
 		return
 	}
 	e.pool.onRoom(e.conn)
-	e.pool.dialMore()
 }
 
 // OnBarrier implements http2.ResponseHandler.

@@ -29,11 +29,8 @@ type flow struct {
 // of it, or the stream has ended: timeouts.idle and timeouts.stream bound that, and no longer the deadline of the request.
 func (s *call) becomeStream(ended bool) {
 	c, res := s.c, s.response
-	switch {
-	case !c.shard.Process.Streams && s.tooLong():
+	if !c.shard.Process.Streams {
 		s.drop(fault.ResponseTooLarge) // it is too long for a message, and can't be a stream
-		return
-	case !c.shard.Process.Streams:
 		return
 	}
 	if !s.sent && !ended {
@@ -54,10 +51,10 @@ func (s *call) becomeStream(ended bool) {
 	src.Body.Reset(&head, c.shard.UnlimitedBody)
 	src.Body.Resume(s.size)
 	if ended {
-		f.to.End(res.Trailers)
+		f.to.End(nil)
 	}
 	res.BodyBuffer.B = res.BodyBuffer.B[:s.size]
-	res.Source, res.BodyBuffer, res.Trailers = src, nil, res.Trailers[:0]
+	res.Source, res.BodyBuffer = src, nil
 	res.Receive(protocol.MinorHTTP2)
 	s.response = nil
 	s.dropResponse()
@@ -85,10 +82,7 @@ func forgetLength(res *protocol.Response) {
 // ready is called when the goroutine has read or written, or has closed its end.
 func (f *flow) ready() {
 	s := f.call
-	switch {
-	case s == nil: // over
-		return
-	case s.c == nil:
+	if s.c == nil {
 		f.tunnel.place()
 		return
 	}
@@ -99,7 +93,7 @@ func (f *flow) ready() {
 		c.shard.Loop.Defer(&c.out)
 		return
 	}
-	if n := f.to.Taken(); n > 0 && s.st != nil {
+	if n := f.to.Taken(); n > 0 {
 		c.h2.Consumed(s.st, n)
 		if c.h2.Ready() {
 			c.shard.Loop.Defer(&c.out)

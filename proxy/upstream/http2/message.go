@@ -69,9 +69,9 @@ func (p *partial) remove(s *call) {
 	}
 }
 
-// check looks at the responses on c that are not complete.
-func (p *partial) check(c *conn) {
-	for i := 0; i < len(p.calls) && c.state != closed; i++ {
+// check looks at the responses that are not complete.
+func (p *partial) check() {
+	for i := 0; i < len(p.calls); i++ {
 		if s := p.calls[i]; s != nil {
 			s.grown, p.calls[i] = false, nil
 			s.response.Charge()
@@ -129,9 +129,6 @@ func (s *call) streamOrHold() {
 // takeTrailers copies the trailers behind the body. It reports whether there is memory for them.
 func (s *call) takeTrailers(hs []protocol.Header) bool {
 	c, res, size := s.c, s.response, protocol.TextOf(hs)
-	if res.BodyBuffer == nil {
-		res.BodyBuffer = c.shard.Buffers.Get(0)
-	}
 	buf := res.BodyBuffer
 	if !c.mayHold(protocol.RoomOf(len(buf.B)+size) - protocol.Held(buf)) {
 		return false

@@ -210,9 +210,6 @@ func (t *tunnel) send(c *conn) {
 func (t *tunnel) pump() {
 	s := t.call
 	c := s.c
-	if s.st == nil {
-		return
-	}
 	for {
 		switch t.from.Next() {
 		case httpstream.Piece:

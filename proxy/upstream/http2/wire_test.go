@@ -18,6 +18,19 @@ import (
 // settings is an empty SETTINGS frame.
 const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
+// frame returns a frame on a stream.
+func frame(kind, flags, stream byte, payload string) string {
+	f := proxytest.Frame(kind, flags, payload)
+	f[8] = stream
+	return string(f)
+}
+
+// Types of frames, and their flag ACK.
+const (
+	frameReset, frameSettings, framePing, frameGoAway = 3, 4, 6, 7
+	flagAck                                           = 1
+)
+
 // headsOf returns some fields of each head in what a client has sent, and whether it is all of the request.
 func headsOf(sent []byte) (all []string) {
 	frames := xhttp2.NewFramer(nil, bytes.NewReader(sent[len(http2.Preface):]))

@@ -35,7 +35,7 @@ func (w *withdrawn) remove(s *call) {
 // onAnswer ends the attempts whose resets the endpoint has read. It is waiting until all have ended, as others may be
 // withdrawn meanwhile.
 func (w *withdrawn) onAnswer(c *conn) {
-	for i := 0; i < len(w.covered) && c.state != closed; i++ {
+	for i := 0; i < len(w.covered); i++ {
 		s := w.covered[i]
 		if s == nil {
 			continue
@@ -45,8 +45,6 @@ func (w *withdrawn) onAnswer(c *conn) {
 		c.onFree()
 		a.Finish(false)
 	}
-	if c.state != closed {
-		w.covered, w.waiting = w.covered[:0], false
-		w.send(c)
-	}
+	w.covered, w.waiting = w.covered[:0], false
+	w.send(c)
 }
