@@ -120,9 +120,7 @@ func (e events) OnSent(st *http2.Stream) {
 
 // OnWritable implements http2.Handler.
 func (events) OnWritable(st *http2.Stream) {
-	if f := callOf(st).flow; f != nil && f.tunnel != nil {
-		f.tunnel.pump()
-	}
+	callOf(st).flow.tunnel.pump() // only tunnels send in pieces
 }
 
 // OnGoAway implements http2.ResponseHandler. OnReset follows for the requests that the endpoint did not take.

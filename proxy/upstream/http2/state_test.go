@@ -35,20 +35,23 @@ func TestTransitions(t *testing.T) {
 
 // TestLargest: a connection counts among those that hold memory until it closes, also while it drains.
 func TestLargest(t *testing.T) {
-	p, c := &pool{}, &conn{calls: []*call{{response: &race.Response{Held: 100}}}}
-	p.conns = append(p.conns, c)
+	holds := func(n int) *call { return &call{response: &race.Response{Held: n}} }
+	p, c := &pool{}, &conn{calls: []*call{holds(40), {}, holds(60)}}
+	p.conns = append(p.conns, c, &conn{calls: []*call{holds(30)}}, &conn{})
 	for _, step := range []struct {
 		name string
 		do   func()
 		want int
+		each int // for each request
 	}{
-		{"open", func() {}, 100},
-		{"draining", func() { p.drain(c) }, 100},
-		{"closed", func() { p.remove(c) }, 0},
+		{"open", func() {}, 100, 33},
+		{"draining", func() { p.drain(c) }, 100, 33},
+		{"closed", func() { p.remove(c) }, 30, 30},
+		{"all closed", func() { p.remove(p.conns[0]) }, 0, 0},
 	} {
 		step.do()
-		if held, _, h := p.Largest(); held != step.want || (h != nil) != (held > 0) {
-			t.Errorf("%s: %d bytes, holder %v", step.name, held, h)
+		if held, each, h := p.Largest(); held != step.want || each != step.each || (h != nil) != (held > 0) || (h == c) != (held == 100) {
+			t.Errorf("%s: %d bytes, %d for each request, holder %v", step.name, held, each, h)
 		}
 	}
 }

@@ -422,6 +422,83 @@ func TestTunnelsWaitForRoom(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
+// TestTunnelsWait: tunnels whose requests wait for room may write on, and leave. They are served in their order.
+func TestTunnelsWait(t *testing.T) {
+	d := &proxytest.Dialler{MaxDials: 1}
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Dialler: d.Of,
+		Service: "timeout: 60s, connect_timeout: 10s"})
+	a := startApps(m)[0]
+	a.streams = 1
+	a.stop()
+	a.listen()
+	var served []string
+	a.onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+		served = append(served, string(server.Request.Path)+" "+string(server.Body))
+		respond(server, st)
+	}
+	a.onHead = func(*proxytest.HTTP2Conn, *http2.Stream) {}
+	var all []*tunnel
+	for range 6 {
+		all = append(all, openTunnel(m, c))
+	}
+	d.Dialling = 1 // so that no connection follows
+	post := func(n int) string {
+		return fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n", n)
+	}
+	for n, s := range all {
+		s.write(post(n))
+	}
+	for n, s := range all {
+		if n == 0 {
+			continue
+		}
+		s.write(chunk("body of "))
+		s.write(chunk(fmt.Sprint(n)) + lastChunk)
+	}
+	if len(served) != 0 {
+		t.Errorf("served before there was room: %q", served)
+	}
+	all[2].opened.Target.Socket.Reset()
+	_ = all[4].opened.Target.Socket.Close()
+	m.W.Run(20 * time.Millisecond)
+	for _, n := range []int{2, 4} {
+		if all[n].pipe.Closed == nil {
+			t.Errorf("tunnel %d is open after the goroutine has left", n)
+		}
+	}
+	all[0].write(chunk("first") + lastChunk)
+	m.W.Run(100 * time.Millisecond)
+	if want := []string{"/0 first", "/1 body of 1", "/3 body of 3", "/5 body of 5"}; !slices.Equal(served, want) {
+		t.Errorf("served %q, want %q", served, want)
+	}
+	for n, s := range all {
+		if text, err := s.read(); n%2 == 1 && (!strings.HasPrefix(text, "HTTP/1.1 200 OK\r\n") || err != io.EOF) {
+			t.Errorf("tunnel %d: arrived has %q, %v", n, text, err)
+		}
+		s.end()
+	}
+	proxytest.CheckStreamsSettled(m, c)
+}
+
+// TestTunnelWithoutMemory: while memory is full, the long head of a response ends its tunnel, and a short head passes.
+func TestTunnelWithoutMemory(t *testing.T) {
+	for size, passes := range map[int]bool{100: true, 60 << 10: false} {
+		m, c, a := newTunnels(t, "")
+		a.onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+			server.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1, Headers: header("a", strings.Repeat("x", size))}, nil)
+		}
+		s := openTunnel(m, c)
+		m.Consumer.Proc.Charge(1 << 30)
+		s.write(startsPOST + lastChunk)
+		m.Consumer.Proc.Charge(-1 << 30)
+		if text, err := s.read(); strings.HasPrefix(text, "HTTP/1.1 200 OK\r\n") != passes || (err == io.EOF) != passes {
+			t.Errorf("a head of %d bytes: arrived has %.50q, %v", size, text, err)
+		}
+		s.end()
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
 // TestTunnelsWithoutConnection: tunnels fail with the dial that they wait for.
 func TestTunnelsWithoutConnection(t *testing.T) {
 	m, c, a := newTunnels(t, "")

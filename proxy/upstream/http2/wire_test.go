@@ -81,6 +81,9 @@ func TestRequestHeads(t *testing.T) {
 			m.Do(m.Raw(c.text))
 			m.W.Run(100 * time.Millisecond)
 			s := openTunnel(m, carrier)
+			if !s.pipe.Opened {
+				t.Errorf("%q: the goroutine waits to send it", c.text)
+			}
 			s.write(c.text)
 			want := fmt.Sprintf(c.want, scheme)
 			if got := headsOf(peers[0].Heard); !slices.Equal(got, []string{want, want}) || len(peers) != 1 {

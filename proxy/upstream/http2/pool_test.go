@@ -1,0 +1,218 @@
+package http2_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// TestDials: an endpoint is dialled once until it has told how many streams it takes, and then as often as waiting requests need,
+// but sixteen times at most at a time.
+func TestDials(t *testing.T) {
+	for _, c := range []struct{ streams, requests, most, connections int }{{1, 1, 1, 1}, {1, 100, 16, 100}, {10, 25, 3, 3}, {10, 20, 2, 2}} {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 10s, idle_timeout: 1ms"})
+		a := startApps(m)[0]
+		a.streams = c.streams
+		a.stop()
+		a.listen()
+		m.OK(do(m))
+		if d.MostDialling != 1 {
+			t.Errorf("%d dials at a time to an endpoint that has said nothing", d.MostDialling)
+		}
+		m.W.Run(100 * time.Millisecond)
+		if n := len(a.open()); n != 0 {
+			t.Errorf("%d connections are open after their idle timeout", n)
+		}
+		a.onCall = a.later(time.Second)
+		calls := m.Burst(c.requests, 10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		if d.MostDialling != c.most || len(a.conns)-1 != c.connections {
+			t.Errorf("%d requests, %d for each connection: %d connections, %d dials at a time; want %d and %d",
+				c.requests, c.streams, len(a.conns)-1, d.MostDialling, c.connections, c.most)
+		}
+		m.Settled()
+	}
+}
+
+// TestOneDialUntilSettings: while an endpoint has not told how many streams it takes, there is one dial for all requests.
+func TestOneDialUntilSettings(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 1s, connect_timeout: 5s"})
+	m.Apps[0].Stop()
+	m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver { return &proxytest.Peer{} })
+	calls := m.Burst(50, 10)
+	m.Finish(calls...)
+	if n := proxytest.CountCodes(calls); n["deadline"] != len(calls) || d.Dials != 1 {
+		t.Errorf("responses %v, %d dials", n, d.Dials)
+	}
+	m.Settled()
+}
+
+// TestFailedDials: what waits fails with the dial that it waits for. If there is another connection, one request or tunnel fails with
+// each dial; without, all fail that have waited since the dial began, and so do all tunnels.
+func TestFailedDials(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name    string
+		busy    bool            // there is a connection, without room
+		tunnels bool            // and not requests
+		waits   []time.Duration // since when
+		want    []time.Duration // when they fail
+	}{
+		{"requests", false, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 4 * s, 4 * s}},
+		{"tunnels", false, true, []time.Duration{0, 0, s}, []time.Duration{2 * s, 2 * s, 2 * s}},
+		{"requests beside a connection", true, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
+		{"tunnels beside a connection", true, true, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages,
+				Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}"})
+			a := startApps(m)[0]
+			if c.busy {
+				a.streams = 1
+				a.stop()
+				a.listen()
+				a.onCall = a.later(20 * s)
+				m.Do(m.Post(10))
+				m.RunUntil("a request", func() bool { return a.calls == 1 })
+			}
+			m.W.Faults.Blackhole(a.of.Addr, true)
+			began := m.W.Now()
+			failed := make([]func() (bool, string), len(c.waits))
+			for i, at := range c.waits {
+				m.W.Run(began + at - m.W.Now())
+				if !c.tunnels {
+					call := m.Post(10)
+					m.Do(call)
+					failed[i] = func() (bool, string) { return call.Done, call.Code }
+					continue
+				}
+				opened := m.Consumer.Open()
+				defer opened.Stream.Close(false, 0, 0)
+				p := carrier.Pipes[len(carrier.Pipes)-1]
+				failed[i] = func() (bool, string) {
+					if p.Closed == nil {
+						return false, ""
+					}
+					return true, p.Closed.(fault.Error).Code
+				}
+			}
+			for at := s + s/2; at < 5*s; at += s {
+				m.W.Run(began + at - m.W.Now())
+				for i, f := range failed {
+					done, code := f()
+					if done != (c.want[i] < at) || done && code != "upstream-connect" {
+						t.Errorf("after %v, number %d has failed: %t %s; want it after %v", at, i, done, code, c.want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestIdleTimeout: connections close once they were idle for idle_timeout, and few at a time. One that carries a request meanwhile is
+// idle anew.
+func TestIdleTimeout(t *testing.T) {
+	const n = 40
+	m, apps := newMesh(t, 1, "idle_timeout: 8s")
+	a := apps[0]
+	a.streams = 1
+	a.stop()
+	a.listen()
+	a.onCall = a.later(100 * time.Millisecond)
+	calls := m.Burst(n, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	if len(a.conns) != n {
+		t.Fatalf("%d connections", len(a.conns))
+	}
+	idle := m.W.Now() // for 0.1 ms or so
+	m.W.Run(3 * time.Second)
+	m.OK(do(m))
+	if m.W.Run(idle + 7990*time.Millisecond - m.W.Now()); len(a.open()) != n {
+		t.Errorf("%d connections are open just before their timeout", len(a.open()))
+	}
+	for left := n; m.W.Now() < idle+9100*time.Millisecond; left = len(a.open()) { // it may be late by an eighth
+		m.W.Run(time.Millisecond)
+		if closed := left - len(a.open()); closed > 16 {
+			t.Errorf("%d connections have closed within a millisecond", closed)
+		}
+	}
+	if len(a.open()) != 1 {
+		t.Errorf("%d connections are open after their timeout, want the one that was used", len(a.open()))
+	}
+	if m.W.Run(idle + 11*time.Second - m.W.Now()); len(a.open()) != 1 {
+		t.Error("a connection has closed before its timeout")
+	}
+	if m.W.Run(1200 * time.Millisecond); len(a.open()) != 0 {
+		t.Error("a connection is open after its timeout")
+	}
+	m.Settled()
+}
+
+// TestNames: with TLS each request takes a connection that proves the host of the request, or the endpoint's name. At the bound of
+// names one without a request gives way, and its connection closes.
+func TestNames(t *testing.T) {
+	const most = 64
+	d := &proxytest.Dialler{}
+	m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Dialler: d.Of,
+		Service: "timeout: 20s, idle_timeout: 1m, retry: {on: []}, max_pending: 10000, tls: {ca: system, sni: host}"})
+	a := startApps(m)[0]
+	var held []func()
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		held = append(held, func() {
+			a.of.Loop.Do(func() { respond(c, st); c.Flush() })
+			m.W.Run(10 * time.Millisecond)
+		})
+	}
+	send := func(host int) *proxytest.Call {
+		c := m.Raw(fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d.test\r\n\r\n", host))
+		c.Nonce = "" // and so is that of the response
+		m.Do(c)
+		m.W.Run(10 * time.Millisecond)
+		return c
+	}
+	var calls []*proxytest.Call
+	for host := range most {
+		calls = append(calls, send(host))
+	}
+	for i, r := range d.Receivers {
+		if name, want := r.(loop.Named).ServerName(), fmt.Sprintf("h%d.test", i); name != want || r.(loop.Negotiated).ALPN() != "h2" {
+			t.Errorf("connection %d is to prove %q, want %q", i, name, want)
+		}
+	}
+	full := send(most)
+	if m.Finish(full); full.Code != "overloaded" {
+		t.Errorf("one host more: status %d %s", full.Status, full.Code)
+	}
+	opened := m.Consumer.OpenFor(shard.Client{Addr: "10.99.0.1:1"}) // the client of the requests
+	s := &tunnel{m, opened, carrier.Pipes[len(carrier.Pipes)-1]}
+	s.write(fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d.test\r\n\r\n", most))
+	if got := s.pipe.Closed; got != (fault.Error{Failure: fault.Connect}) {
+		t.Errorf("a tunnel to one host more: %v", got)
+	}
+	s.end()
+	for i, respond := range held {
+		if i != 3 {
+			respond()
+		}
+	}
+	for host := range most - 1 { // all but one of those that have no request
+		calls = append(calls, send(100+host))
+	}
+	if n := len(a.open()); n != most || a.conns[3].Ended {
+		t.Errorf("%d connections are open, that with a request: %t", n, !a.conns[3].Ended)
+	}
+	for _, respond := range append(held[most:], held[3]) {
+		respond()
+	}
+	m.Finish(calls...)
+	m.OK(calls...)
+	proxytest.CheckStreamsSettled(m, carrier)
+}
