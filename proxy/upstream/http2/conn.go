@@ -162,7 +162,7 @@ func (c *conn) recount() { c.account.Count(c.shard, c.h2.Encoded(), c.h2.Interne
 // window is closed for timeouts.write.
 func (c *conn) onStarved() {
 	for _, s := range slices.Clone(c.calls) {
-		if s.st == nil || s.sent || s.attempt == nil {
+		if s.st == nil || s.attempt == nil {
 			continue
 		}
 		if left := s.st.Unsent(); left != s.left || left == 0 {

@@ -109,7 +109,7 @@ func TestUnsendable(t *testing.T) {
 		{func(req *protocol.Request) { req.Method = []byte("CONNECT") }, "bad-request"},
 		{func(req *protocol.Request) { req.Codec = dubbo.CodecFastjson }, "not-convertible"},
 		{func(req *protocol.Request) {
-			req.Headers, req.Login = []protocol.Header{field("authorization", "NTLM eA==")}, true
+			req.Headers = []protocol.Header{field("authorization", "Negotiate YII")}
 		}, "connection-login"},
 	} {
 		req := *proxytest.LinkRequest

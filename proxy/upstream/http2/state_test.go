@@ -21,6 +21,17 @@ func TestWithdrawnForgets(t *testing.T) {
 	}
 }
 
+// TestWithdrawnAfterDeadline: a call that lingered until its deadline is not ended again by the late answer to the barrier.
+func TestWithdrawnAfterDeadline(t *testing.T) {
+	s := &call{}
+	w := withdrawn{waiting: true, covered: []*call{s}}
+	w.remove(s)
+	w.onAnswer(nil)
+	if w.waiting || len(w.covered) > 0 {
+		t.Errorf("it waits for an answer: %t, for %d calls", w.waiting, len(w.covered))
+	}
+}
+
 // TestTransitions: a connection that was dialled opens with the endpoint's SETTINGS, and takes no
 // more requests once it drains. Any state may be the last.
 func TestTransitions(t *testing.T) {

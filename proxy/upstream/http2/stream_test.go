@@ -244,3 +244,31 @@ func TestRestOfRequestCounts(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, consumer)
 }
+
+// TestLongWholeResponse: a response that is too long for a message, and found to be so with its last byte, is a whole stream.
+func TestLongWholeResponse(t *testing.T) {
+	const size = 64<<10 + 1
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Limits: proxytest.SmallMessages})
+	a := startApps(m)[0]
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
+		c.H2.Send(st, make([]byte, size))
+		c.H2.Finish(st, nil)
+	}
+	m.Do(m.Get("/"))
+	m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+	m.W.Run(100 * time.Millisecond)
+	src := consumer.Responses[0].Source
+	rest, err := io.ReadAll(src.Socket)
+	if err != nil {
+		t.Error(err)
+	}
+	_, done, err := src.Body.Decode(rest, src.Buffer)
+	if src.Body.Length() != size || !done || err != nil {
+		t.Errorf("%d bytes have arrived of %d, all of it: %t, %v", src.Body.Length(), size, done, err)
+	}
+	if len(a.conns[0].Resets) != 0 {
+		t.Errorf("the application got resets %v", a.conns[0].Resets)
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}

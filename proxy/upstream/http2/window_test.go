@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -22,7 +23,10 @@ func newWithhold(a *app) *withhold {
 	a.stop()
 	a.stop = a.m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
 		c := proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-			a.calls++
+			if a.calls++; a.onCall != nil {
+				a.onCall(c, st)
+				return
+			}
 			respond(c, st)
 		})
 		c.Withhold = &w.withheld
@@ -92,6 +96,35 @@ func TestUnsentAttempts(t *testing.T) {
 			m.W.Run(10 * time.Millisecond)
 			return 0
 		},
+		"lingering": func(m *proxytest.Mesh, w [2]*withhold) int {
+			first := -1
+			for i := range w {
+				w[i].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+					if first >= 0 {
+						respond(c, st)
+					}
+					first = i
+				}
+			}
+			get := m.Get("/")
+			m.Do(get)
+			m.RunUntil("an attempt", func() bool { return first >= 0 })
+			w[0].onCall, w[1].onCall = nil, nil
+			m.W.Faults.Pause(w[first].of.Loop, 20*time.Second)
+			m.OK(get)
+			return first
+		},
+		"a stream": func(m *proxytest.Mesh, w [2]*withhold) int {
+			m.Consumer.Update("compute", m.Endpoint(0))
+			m.Do(m.Post(300 << 10))
+			m.W.Run(10 * time.Millisecond)
+			w[0].of.Loop.Do(func() {
+				w[0].server.H2.ResponseHead(w[0].st, &protocol.Response{Status: 200, DeclaredLength: -1})
+				w[0].server.H2.Send(w[0].st, []byte("first"))
+				w[0].server.Flush()
+			})
+			return 0
+		},
 		"early response": func(m *proxytest.Mesh, w [2]*withhold) int {
 			m.Consumer.Update("compute", m.Endpoint(0))
 			big := m.Post(300 << 10)
@@ -106,7 +139,7 @@ func TestUnsentAttempts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}",
+			m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}", Match: messages,
 				Service: "idempotent: true, timeout: 60s, idle_timeout: 1m, retry: {on: []}, hedge: {mode: on, delay: 20ms, budget: 1}"})
 			var w [2]*withhold
 			for i, a := range startApps(m) {
@@ -121,13 +154,18 @@ func TestUnsentAttempts(t *testing.T) {
 				t.Errorf("status %d %s after %v, want a reset after 4 s", big.Status, big.Code, big.Took)
 			}
 			m.W.Run(10 * time.Millisecond)
+			for _, p := range carrier.Pipes {
+				if p.Closed != nil {
+					t.Errorf("the stream has ended: %v", p.Closed)
+				}
+			}
 			if n := len(w[first].open()); n != 1 || len(w[first].conns) != 1 {
 				t.Errorf("%d connections are open of %d", n, len(w[first].conns))
 			}
 			if n := m.Consumer.Report().Stats.WriteTimeouts; n != 1 {
 				t.Errorf("%d timeouts of writes are counted", n)
 			}
-			m.Settled()
+			proxytest.CheckStreamsSettled(m, carrier)
 		})
 	}
 }
