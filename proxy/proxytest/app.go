@@ -56,6 +56,9 @@ type AppConn struct {
 func (c *AppConn) OnOpen(conn loop.Conn) { c.conn, c.open = conn, true }
 func (c *AppConn) OnClose(error)         { c.open = false }
 
+// Open reports whether the connection is open.
+func (c *AppConn) Open() bool { return c.open }
+
 func (c *AppConn) OnData(b []byte) {
 	c.in = append(c.in, b...)
 	for {

@@ -273,9 +273,6 @@ func (c *conn) release() *race.Attempt {
 }
 
 func (c *conn) close() {
-	if c.state == closed {
-		return
-	}
 	c.state.become(closed)
 	c.outbound.Stop()
 	c.leaving.stop()
@@ -313,7 +310,6 @@ func (c *conn) onClosed(err error) {
 		c.onStale()
 	case awaitingBody:
 		if err == io.EOF && c.body.Close() == nil && !c.tooLong() { // the body ends with the connection
-			c.head.KeepAlive = false
 			c.finishBody(0)
 			return
 		}

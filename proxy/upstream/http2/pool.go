@@ -166,6 +166,7 @@ func (p *pool) Unused() bool {
 // Retire implements race.Upstream.
 func (p *pool) Retire() {
 	p.retired = true
+	p.shard.Loop.Stop(&p.sweeper)
 	for _, c := range slices.Clone(p.conns) {
 		if !c.busy() {
 			c.drain()

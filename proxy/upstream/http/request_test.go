@@ -1,0 +1,398 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// TestUnsendable: a request that HTTP/1.1 can't carry is refused. The endpoint sees nothing of it, and the connection carries others.
+func TestUnsendable(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	connections := 0
+	a := m.Apps[0]
+	a.Stop()
+	m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
+		connections++
+		return &proxytest.AppConn{A: a}
+	})
+	m.OK(m.Complete(m.Post(10)))
+	w, p := m.DialLink()
+	for i, c := range []struct {
+		change func(req *protocol.Request)
+		code   string
+	}{
+		{func(req *protocol.Request) { req.Method = []byte("CONNECT") }, "bad-request"},
+		{func(req *protocol.Request) { req.Codec = dubbo.CodecFastjson }, "not-convertible"},
+	} {
+		req := *proxytest.LinkRequest
+		c.change(&req)
+		w.Request(uint64(i+1), &req, time.Minute, nil)
+		m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+		m.W.Run(10 * time.Millisecond)
+		if n := m.Nodes[1].Report().Stats.Errors.Of(c.code); n != 1 {
+			t.Errorf("%s: %d requests were refused for that", c.code, n)
+		}
+		m.Settled()
+	}
+	if m.OK(m.Complete(m.Post(10))); a.Served != 2 || connections != 1 {
+		t.Errorf("%d requests were served, on %d connections", a.Served, connections)
+	}
+}
+
+// TestInterim: the client gets the interim responses of the application ahead of the final one, however they arrive.
+func TestInterim(t *testing.T) {
+	const hints, processing = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n"
+	body := strings.Repeat("x", 20<<10) // a read that is split behind the first head
+	for _, c := range []struct {
+		name  string
+		parts []string
+	}{
+		{"none", []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}},
+		{"alone", []string{hints, processing, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}},
+		{"together", []string{hints + processing + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}},
+		{"with a part of another", []string{hints + processing[:10], processing[10:] + "HTTP/1.1 200", " OK\r\nContent-Length: 2\r\n\r\nok"}},
+		{"with a long response", []string{hints + processing + "HTTP/1.1 200 OK\r\nContent-Length: 20480\r\n\r\n" + body}},
+		{"with a long part of another", []string{hints + processing + "HTTP/1.1 200 OK\r\nX: " + body, body + "\r\nContent-Length: 2\r\n\r\nok"}},
+		{"per byte", strings.Split(hints+processing+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "")},
+	} {
+		m, peers := peerMesh(t, "", func(int) *proxytest.Peer { return &proxytest.Peer{} })
+		m.W.Options.Cut = 0
+		client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+		m.RunUntil("the request", func() bool { return len(*peers) == 1 && len((*peers)[0].Heard) > 0 })
+		for _, part := range c.parts {
+			m.Apps[0].Loop.Do(func() { (*peers)[0].Conn.Write([]byte(part)) })
+			m.W.Run(time.Millisecond)
+		}
+		m.W.Run(10 * time.Millisecond)
+		got, want := 0, 1
+		for _, head := range strings.Split(string(client.Heard), "\r\n\r\n") {
+			if strings.HasPrefix(head, "HTTP/1.1 ") {
+				got++
+			}
+		}
+		interim := strings.HasPrefix(string(client.Heard), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n")
+		if c.name != "none" {
+			want = 3
+		}
+		if got != want || interim != (want == 3) {
+			t.Errorf("%s: the client got %d heads: %.300q", c.name, got, client.Heard)
+		}
+		if connections(m) != 1 {
+			t.Errorf("%s: the connection was not kept", c.name)
+		}
+		m.Settled()
+	}
+}
+
+// TestStaleConnection: a request is sent once more if its connection was idle before and turns out to be closed, and only if it may be
+// sent twice. It is not sent a third time, nor if the application had begun to respond.
+func TestStaleConnection(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		method  string
+		closes  int    // connections that end with a request, after the first request
+		says    string // before that
+		replays int
+		code    string
+	}{
+		{"GET", "GET", 1, "", 1, ""},
+		{"POST", "POST", 1, "", 0, "upstream-reset"},
+		{"a second time", "GET", 2, "", 1, "upstream-reset"},
+		{"response has begun", "GET", 1, "HTTP/1.1 2", 0, "upstream-reset"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "idempotent: methods, retry: {on: [connect]}"})
+			m.Apps[0].Stop()
+			connections, requests := 0, 0
+			m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver {
+				connections++
+				p := &proxytest.Peer{}
+				p.Reply = func(heard []byte) []byte {
+					if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+						return nil
+					}
+					if requests++; requests > 1 && requests <= 1+c.closes {
+						p.ClosesAfterReply = true
+						return append([]byte{}, c.says...)
+					}
+					return []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+				return p
+			})
+			m.OK(get(m))
+			m.W.Run(10 * time.Millisecond)
+			call := m.Raw(c.method + " / HTTP/1.1\r\nHost: compute\r\nContent-Length: 0\r\n\r\n")
+			call.Nonce = ""
+			m.Do(call)
+			if m.Finish(call); call.Code != c.code {
+				t.Errorf("status %d %s", call.Status, call.Code)
+			}
+			if n := m.Consumer.Report().Stats.Replays; n != uint64(c.replays) || requests != 2+c.replays || connections != 1+c.replays {
+				t.Errorf("%d replays, %d requests on %d connections", n, requests, connections)
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestStaleConnectionWithoutRoom: a request whose connection was stale waits for another if the driver has no room for a dial.
+func TestStaleConnectionWithoutRoom(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, idempotent: methods, retry: {on: [connect]}"})
+	a := m.Apps[0]
+	send := func(takes time.Duration) *proxytest.Call {
+		a.Delay = func() time.Duration { return takes }
+		c := m.Get("/")
+		m.Do(c)
+		m.W.Run(10 * time.Millisecond)
+		return c
+	}
+	calls := []*proxytest.Call{send(2 * time.Second), send(50 * time.Millisecond)}
+	d.MaxDials, d.Dialling = 1, 1 // for another endpoint
+	calls = append(calls, send(50*time.Millisecond))
+	m.OK(calls[1:]...)
+	if d.Refused == 0 {
+		t.Error("no dial was refused")
+	}
+	a.DropNext = true
+	stale := send(0)
+	m.OK(append(calls, stale)...)
+	if n := m.Consumer.Report().Stats.Replays; n != 1 || stale.Took < 1500*time.Millisecond || d.Dials != 2 {
+		t.Errorf("%d replays, %d dials, after %v", n, d.Dials, stale.Took)
+	}
+	m.Settled()
+}
+
+// TestShedReceived: while memory is full, the caller is closed whose response takes much, as far as that has arrived.
+func TestShedReceived(t *testing.T) {
+	m, peers := peerMesh(t, "timeout: 10s", func(int) *proxytest.Peer { return &proxytest.Peer{} })
+	var clients []*proxytest.Peer
+	for i, size := range []int{1 << 10, 2 * shard.LeastShed} {
+		clients = append(clients, m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"))
+		m.RunUntil("the request", func() bool { return len(*peers) == i+1 && len((*peers)[i].Heard) > 0 })
+		m.Apps[0].Loop.Do(func() { (*peers)[i].Conn.Write(append([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n"), make([]byte, size)...)) })
+		m.W.Run(10 * time.Millisecond)
+	}
+	m.Consumer.Proc.Charge(1 << 30)
+	m.Apps[0].Loop.Do(func() { (*peers)[1].Conn.Write(make([]byte, 4*shard.LeastShed)) }) // the sidecar notices
+	m.W.Run(time.Second)
+	if clients[0].Ended || !clients[1].Ended {
+		t.Errorf("with little memory a caller was closed: %t; with much: %t", clients[0].Ended, clients[1].Ended)
+	}
+	m.Consumer.Proc.Charge(-1 << 30)
+	m.W.Faults.Reset(clients[0].Conn)
+	m.Settled()
+}
+
+// TestRetired: an endpoint that has left the service serves what it has. Its connections close then, and idle ones at once.
+func TestRetired(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Service: "timeout: 10s, lb: {policy: weighted_round_robin}"})
+	var conns []*proxytest.AppConn
+	a := m.Apps[0]
+	a.Stop()
+	m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
+		conns = append(conns, &proxytest.AppConn{A: a})
+		return conns[len(conns)-1]
+	})
+	open := func() (n int) {
+		for _, c := range conns {
+			if c.Open() {
+				n++
+			}
+		}
+		return n
+	}
+	idle := m.Crowd(8, 1, 10)
+	m.Finish(idle...)
+	m.Apps.Slow(500 * time.Millisecond)
+	calls := m.Crowd(4, 1, 10)
+	m.W.Run(100 * time.Millisecond)
+	if n := open(); n != 4 {
+		t.Fatalf("%d connections to the endpoint", n)
+	}
+	m.Consumer.Update("compute", m.Endpoint(1))
+	m.W.Run(100 * time.Millisecond)
+	if n := open(); n != 2 {
+		t.Errorf("%d connections to the endpoint that has left, want those with a request", n)
+	}
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.W.Run(100 * time.Millisecond)
+	if n := open(); n != 0 {
+		t.Errorf("%d connections to an endpoint that has left, and has no request", n)
+	}
+	m.Settled()
+}
+
+// TestFirstByteHeld: the head of a stream is held until its first byte, if first bytes have followed heads, so that a hedge may
+// win: then the connection of the primary closes. A head alone is passed on after a while.
+func TestFirstByteHeld(t *testing.T) {
+	const ms = time.Millisecond
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, c := range []struct {
+		name           string
+		primary, hedge time.Duration // from the request to the first byte; 0 means never
+		winner         int           // index of its attempt
+		least, most    time.Duration // when the head is passed on
+	}{
+		{"first byte", 10 * ms, 0, 1, 10 * ms, 13 * ms},
+		{"hedge", 0, 7 * ms, 2, 27 * ms, 30 * ms},
+		{"neither", 0, 0, 1, 40 * ms, 43 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true,
+				Service: "idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
+			firstBytes := []time.Duration{2 * ms, c.primary, c.hedge} // of attempts in the order of their arrival
+			var seen []*proxytest.Peer
+			for _, a := range m.Apps {
+				a.Stop()
+				m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
+					p := &proxytest.Peer{}
+					p.Reply = func(heard []byte) []byte {
+						if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+							return nil
+						}
+						after := firstBytes[len(seen)]
+						seen = append(seen, p)
+						a.Loop.After(ms, &loop.Timer{Fire: func() { p.Conn.Write([]byte(head)) }})
+						if after > 0 {
+							a.Loop.After(after, &loop.Timer{Fire: func() { p.Conn.Write([]byte("5\r\nfirst\r\n")) }})
+						}
+						return nil
+					}
+					return p
+				})
+			}
+			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+			if learn := consumer.Responses[0].Source.Stream.OnFirstByte(); learn != nil {
+				learn()
+			}
+			m.W.Run(500 * ms)
+			began := m.W.Now()
+			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("the second stream", func() bool { return len(consumer.Responses) == 2 })
+			if took := m.W.Now() - began; took < c.least || took > c.most {
+				t.Errorf("the head was passed on after %v, want %v to %v", took, c.least, c.most)
+			}
+			m.W.Run(5 * ms)
+			for i, p := range seen {
+				if i > 0 && p.Ended != (i != c.winner) {
+					t.Errorf("the connection of attempt %d has ended: %t", i, p.Ended)
+				}
+			}
+			proxytest.CheckStreamsSettled(m, consumer)
+		})
+	}
+}
+
+// TestUnwantedIsLearned: of the attempts that nobody awaits the first eight are left to finish, of each kind. Of later ones seven of
+// eight are closed, unless a connection takes longer than the work that is left.
+func TestUnwantedIsLearned(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name    string
+		primary time.Duration // that the first attempt takes; others take 200 ms if that takes less
+		hedge   time.Duration
+		leaves  bool          // the caller leaves
+		connect time.Duration // that a connection takes
+		closed  uint64        // of the last eight attempts
+	}{
+		{"deserted", 200 * ms, 0, true, 0, 7},
+		{"overtaken", 200 * ms, ms, false, 0, 7},
+		{"needless", 40 * ms, 200 * ms, false, 0, 7},
+		{"slow to connect", 200 * ms, 0, true, 100 * ms, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			service := "timeout: 10s, connect_timeout: 1s, idempotent: true, retry: {on: []}"
+			if !c.leaves {
+				service += ", hedge: {mode: on, delay: 20ms, budget: 1}"
+			}
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Service: service})
+			m.W.Net.SetPaths(func(from, to string) sim.Path {
+				p := sim.DefaultPaths(from, to)
+				if c.connect > 0 && !strings.Contains(from+to, "10.99") { // not those of clients
+					p.Latency = c.connect / 2
+				}
+				return p
+			})
+			attempts := 0
+			for _, a := range m.Apps {
+				a.Delay = func() time.Duration {
+					if attempts++; attempts == 1 {
+						return c.primary
+					}
+					return c.hedge
+				}
+			}
+			closed := func() uint64 { return m.Consumer.Stats("compute").UnwantedClosed }
+			var before uint64
+			for i := range 16 {
+				if i == 8 {
+					if before = closed(); before != 0 {
+						t.Errorf("%d of the first eight were closed", before)
+					}
+				}
+				attempts = 0
+				call := m.Get("/")
+				client := m.Do(call)
+				if m.RunUntil("an attempt", func() bool { return attempts == 1 }); c.leaves {
+					m.W.Run(20 * ms)
+					client.Leave()
+				} else {
+					m.OK(call)
+				}
+				m.Settled()
+			}
+			if n := closed() - before; n != c.closed {
+				t.Errorf("%d of the last eight were closed, want %d", n, c.closed)
+			}
+		})
+	}
+}
+
+// TestNames: with TLS each request takes a connection that proves the host of the request. One that is idle for another host stays.
+func TestNames(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "idle_timeout: 1m, tls: {ca: system, sni: host}"})
+	for _, host := range []string{"a.test", "b.test", "a.test", "b.test"} {
+		c := m.Raw(fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host))
+		c.Nonce = ""
+		m.Do(c)
+		m.OK(c)
+	}
+	if len(d.Receivers) != 2 || d.Receivers[0].(loop.Named).ServerName() != "a.test" || d.Receivers[1].(loop.Named).ServerName() != "b.test" {
+		t.Errorf("%d connections for two hosts", len(d.Receivers))
+	}
+	m.Settled()
+}
+
+// TestRefusedDialWithoutCaller: a dial that the driver refuses after its caller has left delays nobody.
+func TestRefusedDialWithoutCaller(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s"})
+	m.Apps[0].Delay = func() time.Duration { return 300 * time.Millisecond }
+	first := m.Post(10)
+	m.Do(first)
+	m.W.Run(10 * time.Millisecond)
+	d.Dialling, d.RefuseAfter = 1, 100*time.Millisecond
+	client := m.Do(m.Post(10))
+	m.W.Run(10 * time.Millisecond)
+	client.Leave()
+	m.W.Run(95 * time.Millisecond)
+	d.Dialling, d.RefuseAfter = 0, 0
+	second := m.Post(10)
+	m.Do(second)
+	m.OK(first, second)
+	if d.Refused != 1 || second.Took > 350*time.Millisecond {
+		t.Errorf("%d dials were refused; the next request took %v", d.Refused, second.Took)
+	}
+	m.Settled()
+}
