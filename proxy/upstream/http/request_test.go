@@ -179,7 +179,9 @@ func TestShedReceived(t *testing.T) {
 	for i, size := range []int{1 << 10, 2 * shard.LeastShed} {
 		clients = append(clients, m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"))
 		m.RunUntil("the request", func() bool { return len(*peers) == i+1 && len((*peers)[i].Heard) > 0 })
-		m.Apps[0].Loop.Do(func() { (*peers)[i].Conn.Write(append([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n"), make([]byte, size)...)) })
+		m.Apps[0].Loop.Do(func() {
+			(*peers)[i].Conn.Write(append([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf0000\r\n"), make([]byte, size)...))
+		})
 		m.W.Run(10 * time.Millisecond)
 	}
 	m.Consumer.Proc.Charge(1 << 30)

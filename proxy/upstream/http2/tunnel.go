@@ -202,8 +202,8 @@ func (t *tunnel) send(c *conn) {
 	} else {
 		c.adopt(t.call, c.h2.RequestHead(req, c.scheme(), t.from.Length, t.from.ExpectContinue))
 	}
+	c.shard.Loop.Defer(&c.out)
 	t.pump()
-	c.schedule(len(c.calls) == 1)
 }
 
 // pump sends what the goroutine has written, as far as the codec takes it.
