@@ -65,7 +65,7 @@ func (c *client) OnOpen(conn loop.Conn) {
 }
 
 func (c *client) OnData(b []byte) {
-	if c.State() != linkconn.Closed && !c.Receive(b) {
+	if !c.Receive(b) {
 		c.close(fault.Reset)
 		return
 	}

@@ -257,8 +257,11 @@ func TestRetired(t *testing.T) {
 	m.Consumer.Update("compute")
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{})
 	a.loop.Do(func() { (*peers)[0].Conn.Write(w.Append(nil, 1<<20)) })
-	m.RunUntil("the close of a link that was not open", func() bool { return (*peers)[0].Ended })
+	if m.W.Run(10 * time.Millisecond); !(*peers)[0].Ended {
+		t.Error("a link is open that was not when its endpoint left")
+	}
 	m.Settled()
 }
 
@@ -397,6 +400,201 @@ func TestShedLargest(t *testing.T) {
 	m.Finish(more)
 	if more.Code != "upstream-reset" {
 		t.Errorf("status %d %s after the close", more.Status, more.Code)
+	}
+	m.Settled()
+}
+
+// TestStreamLimit: a peer gets at most as many requests at a time as it allows. The others fail, and the peer is not blamed.
+func TestStreamLimit(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{MaxStreams: 2}, "timeout: 10s, retry: {on: []}")
+	first, _ := a.send(1) // before the preface of the peer
+	more, _ := a.send(2)
+	check(t, append(first, more...), "open", "open", "connection-full")
+	a.links[0].respond(1)
+	last, _ := a.send(1)
+	check(t, last, "open")
+	a.links[0].respond(2)
+	a.links[0].respond(3)
+	m.OK(append(first, more[0], last[0])...)
+	m.Settled()
+}
+
+// TestInterim: the client gets interim responses of the peer. One to a request that is over is ignored.
+func TestInterim(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
+	client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+	m.RunUntil("the request", func() bool { return len(a.links) == 1 && len(a.links[0].Heard) > 0 })
+	hint := func(id uint64) {
+		a.links[0].say(func(w *link.Writer) {
+			w.Interim(id, &protocol.Response{Status: 103, DeclaredLength: -1, Headers: []protocol.Header{{Name: []byte("link"), Value: []byte("</a>")}}})
+		})
+	}
+	hint(1)
+	a.links[0].respond(1)
+	hint(1)
+	hint(2)
+	if text := string(client.Heard); !strings.HasPrefix(text, "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n") || strings.Count(text, "HTTP/1.1") != 2 {
+		t.Errorf("the client got %q", text)
+	}
+	if a.links[0].Ended {
+		t.Error("the link is closed")
+	}
+	m.Settled()
+}
+
+// TestStreamOfToken: a response with a token is a stream, whose body is fetched from the peer. To a HEAD it is malformed.
+func TestStreamOfToken(t *testing.T) {
+	for _, c := range []struct {
+		method, mime string
+		streams      int
+		interactive  bool
+	}{{"GET", "text/plain", 1, false}, {"GET", "application/grpc", 1, true}, {"HEAD", "text/plain", 0, false}} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 7s, retry: {on: []}"})
+		token := link.Token{1, 2, 3}
+		m.RespondOverLink(&protocol.Response{Status: 200, DeclaredLength: -1, StreamToken: token[:],
+			Headers: []protocol.Header{{Name: protocol.NameContentType, Value: []byte(c.mime)}}})
+		client := m.DialAndSend(proxytest.Egress, c.method+" /s HTTP/1.1\r\nHost: compute\r\n\r\n")
+		m.W.Run(time.Second)
+		if len(consumer.Responses) != c.streams || strings.Contains(string(client.Heard), "upstream-malformed") != (c.streams == 0) {
+			t.Errorf("%s: %d streams, and the client got %q", c.method, len(consumer.Responses), client.Heard)
+		}
+		for _, r := range consumer.Responses {
+			if src := r.Source; src.Token != token || src.Addr != proxytest.Ingress || src.Service != "compute" || src.Timeout != 7*time.Second ||
+				src.Interactive != c.interactive || src.Socket != nil {
+				t.Errorf("%s: the body comes from %+v", c.mime, src)
+			}
+		}
+		m.W.Faults.Reset(client.Conn)
+		proxytest.CheckStreamsSettled(m, consumer)
+	}
+}
+
+// TestClosedWhileDialled: a link that is closed for its memory before it has opened takes its requests with it, and its connection
+// closes as it opens.
+func TestClosedWhileDialled(t *testing.T) {
+	m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	m.W.Net.SetPaths(func(from, to string) sim.Path { return sim.Path{Latency: 300 * time.Millisecond} })
+	var calls []*proxytest.Call
+	for range 20 {
+		c := m.Get("/", "X: "+strings.Repeat("x", 20<<10))
+		m.Do(c)
+		calls = append(calls, c)
+	}
+	m.RunUntil("a dial", func() bool { return d.Dials == 1 && m.Consumer.Proc.Pending() == len(calls) })
+	if n := m.Consumer.Proc.Buffered(); n < 400<<10 {
+		t.Errorf("%d bytes are counted of requests with more", n)
+	}
+	m.Consumer.Loop.Do(d.Receivers[0].(shard.Holder).CloseNow)
+	m.Finish(calls...)
+	if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
+		t.Errorf("responses %v", n)
+	}
+	m.W.Net.SetPaths(sim.DefaultPaths)
+	m.W.Run(5 * time.Second)
+	for _, l := range a.links {
+		if !l.Ended {
+			t.Error("the connection is open")
+		}
+	}
+	more, _ := a.send(1)
+	a.links[len(a.links)-1].respond(1)
+	m.OK(more...)
+	m.Settled()
+}
+
+// TestProbes: requests that are rare ask each peer for its load, one probe at a time. One that was not answered for a tenth of a second
+// is lost, and another may follow.
+func TestProbes(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "probe: on, timeout: 10s"})
+	call := func(n int) {
+		for range n {
+			m.Do(m.Post(10))
+		}
+		m.W.Run(2 * time.Millisecond)
+	}
+	for range 4 { // has links to all
+		m.W.Run(2 * time.Second)
+		call(1)
+	}
+	counts := func() (sent, answers uint64) {
+		p := &m.Consumer.Stats("compute").Probes
+		return p.Sent, p.Answers
+	}
+	pause := func(d time.Duration) {
+		for _, n := range m.Nodes[1:] {
+			m.W.Faults.Pause(n.Loop, d)
+		}
+	}
+	for _, c := range []struct {
+		name          string
+		do            func()
+		sent, answers uint64
+	}{
+		{"a request", func() { call(1) }, 3, 3},
+		{"requests at once", func() { pause(50 * time.Millisecond); call(4); m.W.Run(time.Second) }, 3, 3},
+		{"a lost probe", func() {
+			pause(200 * time.Millisecond)
+			call(1)
+			m.W.Run(90 * time.Millisecond)
+			call(1)
+			m.W.Run(20 * time.Millisecond)
+			call(1)
+			m.W.Run(time.Second)
+		}, 6, 3},
+	} {
+		m.W.Run(2 * time.Second)
+		sent, answers := counts()
+		c.do()
+		m.Settled()
+		s, n := counts()
+		if s -= sent; s != c.sent || n-answers < c.answers {
+			t.Errorf("%s: %d probes, %d answers; want %d, %d", c.name, s, n-answers, c.sent, c.answers)
+		}
+	}
+}
+
+// TestUnreachable: requests fail at once if the endpoint refuses connections, or if the driver refuses the dial.
+func TestUnreachable(t *testing.T) {
+	for _, c := range []struct {
+		prepare func(d *proxytest.Dialler, a *acceptor)
+		code    string
+	}{
+		{func(_ *proxytest.Dialler, a *acceptor) { a.stop() }, "upstream-connect"},
+		{func(d *proxytest.Dialler, _ *acceptor) { d.MaxDials, d.Dialling = 1, 1 }, "too-many-dials"},
+	} {
+		m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+		c.prepare(d, a)
+		calls, _ := a.send(2)
+		check(t, calls, c.code, c.code)
+		d.Dialling = 0
+		a.stop()
+		a.listen()
+		calls, _ = a.send(1)
+		a.links[0].respond(1)
+		m.OK(calls...)
+		m.Settled()
+	}
+}
+
+// TestUnasked: what the peer says of requests that are over, or that nobody has sent, is ignored.
+func TestUnasked(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
+	calls, _ := a.send(1)
+	a.links[0].respond(1)
+	m.OK(calls...)
+	for _, id := range []uint64{1, 7} {
+		a.links[0].respond(id)
+		a.links[0].say(func(w *link.Writer) {
+			w.Response(id, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, proxytest.MaxMessage+1)}, protocol.CodecHTTP, nil)
+		})
+		a.links[0].say(func(w *link.Writer) { w.Refused(id, link.Overload); w.CancelAck(id, link.CancelFinished) })
+	}
+	m.W.Run(100 * time.Millisecond)
+	calls, _ = a.send(1)
+	a.links[0].respond(2)
+	m.OK(calls...)
+	if len(a.links) != 1 || a.links[0].Ended {
+		t.Errorf("%d links, the first has ended: %t", len(a.links), a.links[0].Ended)
 	}
 	m.Settled()
 }
