@@ -46,6 +46,9 @@ func collect(r *httpstream.Reader, into *message, part func(n int) int) httpstre
 		case httpstream.Head:
 			into.head += fmt.Sprintf("%s %s %d length %d%s%s", r.Request.Method, r.Request.Path, r.Response.Status, r.Length, fields(r.Request.Headers), fields(r.Response.Headers))
 			into.noBody = r.NoBody()
+			if n := r.Response.DeclaredLength; n != r.Length && r.Response.Status > 0 {
+				into.head += fmt.Sprintf(" declared %d", n)
+			}
 		case httpstream.Piece:
 			n := part(len(r.Piece()))
 			into.body += string(r.Piece()[:n])
@@ -188,6 +191,12 @@ func TestWriterTaken(t *testing.T) {
 	socket := proxytest.PipeSocket{Pipe: p}
 	var w httpstream.Writer
 	w.InitResponse(p)
+	for _, status := range []int{103, 101, 100} { // 101 can't be sent
+		w.Interim(&protocol.Response{Status: status, DeclaredLength: -1})
+	}
+	if text := string(p.In); text != "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" {
+		t.Errorf("interim responses: %q", text)
+	}
 	if !w.Response(&protocol.Response{Status: 200, DeclaredLength: -1}, false, false) {
 		t.Fatal("a head is refused")
 	}

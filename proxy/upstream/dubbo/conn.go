@@ -90,9 +90,6 @@ func (c *client) onProbeAnswered() {
 }
 
 func (c *client) OnData(b []byte) {
-	if c.state == closed {
-		return
-	}
 	c.heard = true
 	if err := c.reader.Feed(b, c); err != nil {
 		c.shard.Log.Warn("connection closed: malformed input", "peer", c.conn.RemoteAddr(), "error", err)

@@ -200,3 +200,28 @@ func TestOneWayCall(t *testing.T) {
 		t.Errorf("status %d in the access log", line.Status)
 	}
 }
+
+// TestResponseLimits: a response may have limits.message, and no byte more, in a serialization that the caller knows. The connection
+// goes on.
+func TestResponseLimits(t *testing.T) {
+	const most = 64 << 10
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}", Limits: proxytest.SmallMessages})
+	a := m.Apps[0]
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	for _, r := range []struct {
+		serialization byte
+		size          int
+		ok            bool
+	}{{dubbo.Hessian2, most, true}, {dubbo.Hessian2, most + 1, false}, {21, 10, false}, {dubbo.Hessian2, 10, true}} {
+		a.Respond = func(*dubbo.Frame) *dubbo.Frame {
+			return &dubbo.Frame{Serialization: r.serialization, Status: dubbo.StatusOK, Body: make([]byte, r.size)}
+		}
+		if got := c.Await(c.CallHessian("m", "x")); (got.Status == dubbo.StatusOK && len(got.Body) == r.size) != r.ok {
+			t.Errorf("%d bytes in serialization %d: status %d, %d bytes", r.size, r.serialization, got.Status, len(got.Body))
+		}
+		m.Settled()
+	}
+	if a.Accepted != 1 {
+		t.Errorf("%d connections", a.Accepted)
+	}
+}
