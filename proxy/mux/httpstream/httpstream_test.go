@@ -92,6 +92,7 @@ func TestReader(t *testing.T) {
 		{name: "until close", text: "HTTP/1.1 200 OK\r\n\r\nhello",
 			want: `  200 length -1|"hello"||false false`, event: httpstream.Pending},
 		{name: "no HTTP", text: "hello", want: `|""||false false`, event: httpstream.Broken},
+		{name: "no HTTP from the first byte", text: "\x00", want: `|""||false false`, event: httpstream.Broken},
 		{name: "bad chunk", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
 			want: `  200 length -1|""||false false`, event: httpstream.Broken},
 		{name: "upgrade", text: "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", request: true,

@@ -50,7 +50,10 @@ func TestHandshakeFails(t *testing.T) {
 			if text := m.Consumer.LogText.String(); !strings.Contains(text, c.log) {
 				t.Errorf("the log has %q", text)
 			}
-			m.W.Run(10 * time.Millisecond)
+			m.W.Run(time.Second)
+			if n := strings.Count(m.Consumer.LogText.String(), "the peer "); n != 1 {
+				t.Errorf("the log has %d reasons: %q", n, m.Consumer.LogText.String())
+			}
 			if !peers[0].Ended {
 				t.Error("the connection is open")
 			}
@@ -417,6 +420,72 @@ func TestLostBeforeSent(t *testing.T) {
 		if codes[""]+codes["upstream-reset"] != len(calls) || sent < 10 || sent > 40 || (replays > 0) != idempotent {
 			t.Errorf("idempotent %t: responses %v, %d replays", idempotent, codes, replays)
 		}
+		m.W.Run(10 * time.Second)
+		if n := m.Consumer.Proc.Buffered(); n > 64<<10 { // which are not counted at once
+			t.Errorf("%d bytes are counted without a connection", n)
+		}
 		m.Settled()
 	}
+}
+
+// TestNotStale: a request is not sent once more if its connection was not idle before, or if the sidecar has closed it, since the
+// endpoint takes nothing any more.
+func TestNotStale(t *testing.T) {
+	t.Run("new", func(t *testing.T) {
+		m, apps := newMesh(t, 1, "idempotent: true, retry: {on: [connect]}")
+		apps[0].onCall = func(c *proxytest.HTTP2Conn, _ *http2.Stream) {
+			m.W.At(m.W.Now(), func() { m.W.Faults.Reset(c.Conn) })
+		}
+		call := m.Get("/")
+		m.Do(call)
+		if m.Finish(call); call.Code != "upstream-reset" || apps[0].calls != 1 || m.Consumer.Report().Stats.Replays != 0 {
+			t.Errorf("status %d %s after %d calls", call.Status, call.Code, apps[0].calls)
+		}
+		m.Settled()
+	})
+	t.Run("closed by the sidecar", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 1s}",
+			Service: "timeout: 20s, idempotent: true, retry: {on: [connect]}"})
+		a := startApps(m)[0]
+		m.WarmUp(100) // earns tokens for replays
+		m.W.Run(100 * time.Millisecond)
+		m.W.Faults.PauseReading(a.conns[0].Conn, true)
+		var calls []*proxytest.Call
+		for range 50 { // more than the connection takes
+			calls = append(calls, m.Get("/", "X: "+strings.Repeat("x", 20<<10)))
+			m.Do(calls[len(calls)-1])
+			m.W.Run(time.Millisecond)
+		}
+		m.Finish(calls...)
+		n := proxytest.CountCodes(calls)
+		if replays := m.Consumer.Report().Stats.Replays; n["upstream-reset"] < 10 || n["upstream-reset"]+n[""] != len(calls) || replays != 0 {
+			t.Errorf("responses %v, %d replays", n, replays)
+		}
+		m.Settled()
+	})
+}
+
+// TestRoomOfWithdrawn: a request that waits for room gets that of one that is withdrawn since the endpoint opens no window.
+func TestRoomOfWithdrawn(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}",
+		Service: "timeout: 20s, retry: {on: []}"})
+	a := startApps(m)[0]
+	a.stop()
+	withheld := true
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+		c := proxytest.NewHTTP2Conn(1, respond)
+		c.Withhold = &withheld
+		return c
+	})
+	big := m.Post(300 << 10)
+	m.Do(big)
+	m.W.Run(100 * time.Millisecond)
+	d.Dialling = 1 // so that no connection follows
+	small := m.Post(10)
+	m.Do(small)
+	m.Finish(big, small)
+	if m.OK(small); big.Code != "upstream-reset" || small.Took > 4*time.Second {
+		t.Errorf("status %d %s after %v; the other request took %v", big.Status, big.Code, big.Took, small.Took)
+	}
+	m.Settled()
 }

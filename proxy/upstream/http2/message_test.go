@@ -206,3 +206,21 @@ func TestFirstByteHeld(t *testing.T) {
 		})
 	}
 }
+
+// TestHeadOfRetry: an endpoint that refuses a gRPC call gets the same head again.
+func TestHeadOfRetry(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 1s"})
+	m.Apps[0].Stop()
+	p := &proxytest.Peer{Says: []byte(settings)}
+	m.W.Net.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Receiver { return p })
+	m.Do(m.CallGRPC())
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Loop.Do(func() { p.Conn.Write([]byte(frame(frameReset, 0, 1, "\x00\x00\x00\x07"))) })
+	m.W.Run(100 * time.Millisecond)
+	want := ":method: POST, :scheme: http, :path: /compute, :authority: compute, te: trailers, all: false"
+	if got := headsOf(p.Heard); !slices.Equal(got, []string{want, want}) {
+		t.Errorf("the endpoint got %q", got)
+	}
+	m.W.Run(time.Second)
+	m.Settled()
+}

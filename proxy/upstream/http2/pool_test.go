@@ -216,3 +216,65 @@ func TestNames(t *testing.T) {
 	m.OK(calls...)
 	proxytest.CheckStreamsSettled(m, carrier)
 }
+
+// TestManyStreams: a connection carries 4096 requests at a time, although the endpoint allows more.
+func TestManyStreams(t *testing.T) {
+	const most = 4096
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 10s, idle_timeout: 1ms"})
+	a := startApps(m)[0]
+	a.streams = 2 * most
+	a.stop()
+	a.listen()
+	m.OK(do(m))
+	m.W.Run(100 * time.Millisecond)
+	streams := 0
+	later := a.later(time.Second)
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		streams = max(streams, c.H2.StreamCount())
+		later(c, st)
+	}
+	calls := m.Burst(most+1, 1)
+	m.FinishAfter(1500*time.Millisecond, calls)
+	m.OK(calls...)
+	if streams != most || d.Dials != 3 || d.MostDialling != 1 {
+		t.Errorf("%d streams on a connection, %d connections, %d dials at a time", streams, d.Dials, d.MostDialling)
+	}
+	m.Settled()
+}
+
+// TestSteadyPings: an endpoint may send a PING from time to time for ever. That does not keep an idle connection open, and its end is
+// announced.
+func TestSteadyPings(t *testing.T) {
+	m, apps := newMesh(t, 1, "timeout: 200s, idle_timeout: 8s")
+	a := apps[0]
+	a.stop()
+	p := &proxytest.Peer{Says: []byte(settings)}
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver { return p })
+	call := m.Post(10)
+	m.Do(call)
+	ping := frame(framePing, 0, 0, "12345678")
+	pings := func(n int) {
+		for range n {
+			m.W.Run(100 * time.Millisecond)
+			a.of.Loop.Do(func() { p.Conn.Write([]byte(ping)) })
+		}
+	}
+	pings(500)
+	a.of.Loop.Do(func() {
+		p.Conn.Write([]byte(frame(proxytest.FrameHeaders, proxytest.FlagEndHeaders|proxytest.FlagEnd, 1, "\x88")))
+	})
+	call.Nonce = ""
+	m.OK(call)
+	pings(75)
+	if p.Ended {
+		t.Error("the connection has closed before its idle timeout")
+	}
+	pings(20)
+	if last := p.Heard[len(p.Heard)-17:]; !p.Ended || last[3] != frameGoAway {
+		t.Errorf("the connection has closed after its idle timeout: %t, behind %q", p.Ended, last)
+	}
+	m.Settled()
+	if n := m.Consumer.Proc.Buffered(); n != 0 {
+		t.Errorf("%d bytes are counted without a connection", n)
+	}
+}
