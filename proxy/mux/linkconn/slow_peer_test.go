@@ -257,3 +257,81 @@ func TestExpiredRequest(t *testing.T) {
 	m.Clients.Do(func() { p.Conn.Close() })
 	m.Settled()
 }
+
+// TestCreditWait: the time in which a peer must grant credit begins anew with each wait, and ends with what waits: a request that was
+// cancelled, or has its response.
+func TestCreditWait(t *testing.T) {
+	newMesh := func(t *testing.T) (*proxytest.Mesh, *proxytest.Peer, *proxytest.Client, *proxytest.Call) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 60s, retry: {on: []}", Limits: "timeouts: {write: 5s}"})
+		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: pong}
+		m.ReplaceProvider(p)
+		call := m.Post(proxytest.MaxMessage)
+		client := m.Do(call)
+		m.W.Run(4 * time.Second)
+		return m, p, client, call
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		m, p, client, _ := newMesh(t)
+		client.Leave()
+		m.W.Run(100 * time.Millisecond)
+		m.Do(m.Post(proxytest.MaxMessage))
+		if m.W.Run(4800 * time.Millisecond); p.Ended {
+			t.Error("the link closes too early")
+		}
+		if m.W.Run(time.Second); !p.Ended {
+			t.Error("the link does not close")
+		}
+	})
+	t.Run("response", func(t *testing.T) {
+		m, p, _, call := newMesh(t)
+		m.W.Loop("10.0.1.1-raw").Do(func() { p.Conn.Write(response(call.Nonce, 10)) })
+		m.OK(call)
+		if m.W.Run(20 * time.Second); p.Ended || m.Consumer.WriteTimeouts() != 0 {
+			t.Errorf("the link has closed: %t, %d timeouts", p.Ended, m.Consumer.WriteTimeouts())
+		}
+		m.Settled()
+	})
+}
+
+// TestPings: a link with a request in flight sends a PING after ten seconds of silence, and closes after ten more. A peer that answers
+// keeps the link.
+func TestPings(t *testing.T) {
+	const settings = "timeout: 10m, retry: {on: []}"
+	ends := map[string]func(t *testing.T, p *proxytest.Peer) *proxytest.Mesh{
+		"acceptor": func(t *testing.T, p *proxytest.Peer) *proxytest.Mesh {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: settings})
+			m.Apps[0].Delay = func() time.Duration { return time.Hour }
+			p.Says = proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, 10*time.Minute, nil) })
+			m.DialIngress(p)
+			return m
+		},
+		"dialler": func(t *testing.T, p *proxytest.Peer) *proxytest.Mesh {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: settings})
+			p.Says = proxytest.LinkPreface(link.Acceptor)
+			m.ReplaceProvider(p)
+			m.Do(m.Post(10))
+			return m
+		},
+	}
+	for name, meet := range ends {
+		t.Run(name, func(t *testing.T) {
+			p := &proxytest.Peer{}
+			meet(t, p).CheckClosesAfter(p, 29*time.Second, 2*time.Second)
+			var m *proxytest.Mesh
+			pings := 0
+			p = &proxytest.Peer{}
+			p.Reply = func(heard []byte) []byte {
+				if m == nil || m.W.Now() < 10*time.Second {
+					return nil
+				}
+				pings++
+				return pong(heard)
+			}
+			m = meet(t, p)
+			m.W.Options.Cut = 0 // each PING is one read
+			if m.W.Run(110 * time.Second); p.Ended || pings != 5 {
+				t.Errorf("a peer that answers got %d PINGs, and its link has closed: %t", pings, p.Ended)
+			}
+		})
+	}
+}
