@@ -307,12 +307,14 @@ func TestUnwantedIsLearned(t *testing.T) {
 		hedge   time.Duration
 		leaves  bool          // the caller leaves
 		connect time.Duration // that a connection takes
+		quicker bool          // only the first ones take so long
 		closed  uint64        // of the last eight attempts
 	}{
-		{"deserted", 200 * ms, 0, true, 0, 7},
-		{"overtaken", 200 * ms, ms, false, 0, 7},
-		{"needless", 40 * ms, 200 * ms, false, 0, 7},
-		{"slow to connect", 200 * ms, 0, true, 100 * ms, 0},
+		{"deserted", 200 * ms, 0, true, 0, false, 7},
+		{"overtaken", 200 * ms, ms, false, 0, false, 7},
+		{"needless", 40 * ms, 200 * ms, false, 0, false, 7},
+		{"slow to connect", 200 * ms, 0, true, 100 * ms, false, 0},
+		{"slow to connect at first", 200 * ms, 0, true, 100 * ms, true, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			service := "timeout: 10s, connect_timeout: 1s, idempotent: true, retry: {on: []}"
@@ -336,6 +338,11 @@ func TestUnwantedIsLearned(t *testing.T) {
 					return c.hedge
 				}
 			}
+			if c.quicker {
+				m.OK(m.Crowd(8, 1, 10)...)
+				m.W.Net.SetPaths(sim.DefaultPaths)
+				m.OK(m.Crowd(60, 1, 10)...)
+			}
 			closed := func() uint64 { return m.Consumer.Stats("compute").UnwantedClosed }
 			var before uint64
 			for i := range 16 {
@@ -358,6 +365,74 @@ func TestUnwantedIsLearned(t *testing.T) {
 			if n := closed() - before; n != c.closed {
 				t.Errorf("%d of the last eight were closed, want %d", n, c.closed)
 			}
+		})
+	}
+}
+
+// TestEarlyResponse: a connection on which a response came before all of its request was sent carries no other request.
+func TestEarlyResponse(t *testing.T) {
+	m, peers := peerMesh(t, "timeout: 10s", func(int) *proxytest.Peer { return &proxytest.Peer{Reply: responds} })
+	m.OK(get(m))
+	m.W.Faults.PauseReading((*peers)[0].Conn, true)
+	post := m.Post(2 << 20)
+	post.Nonce = ""
+	m.Do(post)
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Loop.Do(func() { (*peers)[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+	m.OK(post)
+	m.OK(get(m))
+	if len(*peers) != 2 {
+		t.Errorf("%d connections", len(*peers))
+	}
+	m.Settled()
+}
+
+// TestIncompleteHeadCounts: a head counts in limits.buffered as far as it has arrived.
+func TestIncompleteHeadCounts(t *testing.T) {
+	m, peers := peerMesh(t, "timeout: 10s", func(int) *proxytest.Peer { return &proxytest.Peer{} })
+	client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+	m.RunUntil("the request", func() bool { return len(*peers) == 1 && len((*peers)[0].Heard) > 0 })
+	m.Apps[0].Loop.Do(func() { (*peers)[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 50<<10))) })
+	m.W.Run(100 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); n < 50<<10 {
+		t.Errorf("%d bytes are counted of a head with more", n)
+	}
+	m.W.Faults.Reset(client.Conn)
+	m.Settled()
+}
+
+// TestUnwantedBesideIdle: a connection that was closed since nobody awaits its response is not replaced if there is an idle one, nor if
+// the endpoint has left the service.
+func TestUnwantedBesideIdle(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		before      func(a *silentApp)
+		connections int
+	}{
+		{"no other", func(*silentApp) {}, 3},
+		{"an idle one", func(a *silentApp) {
+			a.m.Apps[0].Loop.Do(func() { a.conns[0].Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) })
+			a.m.W.Run(time.Millisecond)
+		}, 2},
+		{"retired", func(a *silentApp) { a.m.Consumer.Update("compute") }, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newSilentApp(t, "close")
+			clients := a.send(2)
+			a.m.W.Run(20 * time.Millisecond)
+			c.before(a)
+			a.m.W.Run(time.Millisecond)
+			left := clients[0]
+			if len(left.Heard) > 0 { // it has its response
+				left = clients[1]
+			}
+			a.m.W.Faults.Reset(left.Conn)
+			a.m.W.Run(10 * time.Millisecond)
+			if len(a.conns) != c.connections {
+				t.Errorf("%d connections, want %d", len(a.conns), c.connections)
+			}
+			a.m.W.Run(12 * time.Second)
+			a.m.Settled()
 		})
 	}
 }

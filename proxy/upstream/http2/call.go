@@ -127,7 +127,7 @@ func (s *call) dropResponse() {
 }
 
 // onFree is called when a request is over. The codec may not know yet, so what that means is
-// decided at the end of its work.
+// decided at the end of its work. What the codec has to send goes out then, too.
 func (c *conn) onFree() {
 	if c.freed = true; !c.feeding {
 		c.shard.Loop.Defer(&c.out)
@@ -165,7 +165,6 @@ func (s *call) reset(code http2.Code) {
 func (s *call) endRequest() {
 	if !s.sent {
 		s.reset(http2.Cancel)
-		s.c.shard.Loop.Defer(&s.c.out)
 	}
 	s.st = nil
 }

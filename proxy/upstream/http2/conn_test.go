@@ -292,6 +292,24 @@ func TestDialsRefused(t *testing.T) {
 		m.Finish(busy)
 		m.Settled()
 	})
+	t.Run("room again, and the endpoint refuses", func(t *testing.T) {
+		m, d, a := newMesh(t, 1)
+		a.onCall = a.later(20 * time.Second)
+		busy := m.Post(10)
+		m.Do(busy)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		d.Dialling = 1
+		calls := m.Burst(3, 10)
+		m.W.Run(time.Second)
+		a.stop()
+		d.Dialling = 0
+		m.W.Run(200 * time.Millisecond)
+		if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
+			t.Errorf("responses %v", n)
+		}
+		m.OK(busy)
+		m.Settled()
+	})
 	t.Run("the callers leave", func(t *testing.T) {
 		m, d, a := newMesh(t, 1)
 		a.onCall = a.later(20 * time.Second)

@@ -90,7 +90,6 @@ func (f *flow) ready() {
 	if st := f.pipe.State(); st == loop.PipeReset || st == loop.PipeClosed {
 		s.reset(http2.Cancel)
 		f.close(nil)
-		c.shard.Loop.Defer(&c.out)
 		return
 	}
 	if n := f.to.Taken(); n > 0 {

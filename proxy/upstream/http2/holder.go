@@ -24,7 +24,7 @@ func (c *conn) mayHold(n int) bool {
 func (c *conn) ShedLargest() bool {
 	var largest *call
 	for _, s := range c.calls {
-		if s.attempt != nil && s.st != nil && (largest == nil || s.holds() > largest.holds()) {
+		if largest == nil || s.holds() > largest.holds() {
 			largest = s
 		}
 	}

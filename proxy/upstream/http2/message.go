@@ -158,7 +158,6 @@ func (s *call) finish() {
 // drop resets the stream, and fails its attempt with f.
 func (s *call) drop(f *fault.Failure) {
 	s.reset(http2.Cancel)
-	s.c.shard.Loop.Defer(&s.c.out)
 	s.fail(f)
 }
 

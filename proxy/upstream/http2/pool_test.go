@@ -15,7 +15,7 @@ import (
 // TestDials: an endpoint is dialled once until it has told how many streams it takes, and then as often as waiting requests need,
 // but sixteen times at most at a time.
 func TestDials(t *testing.T) {
-	for _, c := range []struct{ streams, requests, most, connections int }{{1, 1, 1, 1}, {1, 100, 16, 100}, {10, 25, 3, 3}, {10, 20, 2, 2}} {
+	for _, c := range []struct{ streams, requests, most, connections int }{{1, 1, 1, 1}, {1, 3, 3, 3}, {1, 100, 16, 100}, {10, 25, 3, 3}, {10, 20, 2, 2}} {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 10s, idle_timeout: 1ms"})
 		a := startApps(m)[0]
 		a.streams = c.streams

@@ -226,7 +226,6 @@ func (t *tunnel) pump() {
 		case httpstream.Broken:
 			s.reset(http2.Cancel)
 			t.close(nil)
-			c.shard.Loop.Defer(&c.out)
 			return
 		default:
 			return
