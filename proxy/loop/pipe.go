@@ -13,7 +13,8 @@ package loop
 // blocks while 64 KiB wait for Consume.
 type Pipe interface {
 	// Open tells the goroutine that the peer can be reached. Before it, a Pipe to an endpoint is a
-	// dial in progress, and Close fails the dial. Other pipes are open from the start.
+	// dial in progress, and Close fails the dial. Other pipes are open from the start. A
+	// second call does nothing.
 	Open()
 
 	// Deliver adds b to what the Socket's Read returns. It keeps a copy. After the goroutine has

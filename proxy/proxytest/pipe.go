@@ -30,12 +30,7 @@ type Pipe struct {
 var errPipeReset = errors.New("reset by the peer")
 
 // Open implements loop.Pipe.
-func (p *Pipe) Open() {
-	if p.Opened {
-		panic("proxytest: a pipe is opened twice")
-	}
-	p.Opened = true
-}
+func (p *Pipe) Open() { p.Opened = true }
 
 // Deliver implements loop.Pipe.
 func (p *Pipe) Deliver(b []byte) {

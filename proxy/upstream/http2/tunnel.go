@@ -36,7 +36,6 @@ type tunnel struct {
 	by     shard.Client      // of secure: who the request came from
 	from   httpstream.Reader // the request
 	began  bool              // the head of the request has arrived
-	opened bool              // the pipe is open
 	toHead bool              // the request is a HEAD
 	waits  time.Duration     // since when it waits for room, on the loop's clock
 	res    protocol.Response
@@ -91,7 +90,7 @@ func (t *tunnel) onInterim() {
 func (p *pool) OpenStream(shard.Client) loop.Socket {
 	t, socket := p.newTunnel()
 	if p.roomy() != nil {
-		t.open()
+		t.pipe.Open()
 	} else {
 		p.waitTunnel(t)
 	}
@@ -111,14 +110,6 @@ func (p *pool) newTunnel() (*tunnel, loop.Socket) {
 // Client implements byname.Request.
 func (t *tunnel) Client() shard.Client { return t.by }
 
-// open opens the pipe: the goroutine may write the request.
-func (t *tunnel) open() {
-	if !t.opened {
-		t.opened = true
-		t.pipe.Open()
-	}
-}
-
 // failDial fails a tunnel that waits for a connection, or for room on one.
 func (t *tunnel) failDial(f *fault.Failure) { t.drop(fault.Error{Failure: f}) }
 
@@ -135,7 +126,7 @@ func (t *tunnel) drop(err error) {
 
 // onRoom is called when c has room for a tunnel that waits.
 func (t *tunnel) onRoom(c *conn) {
-	t.open()
+	t.pipe.Open() // the goroutine may write the request
 	if t.began {
 		t.send(c)
 	}
@@ -251,6 +242,6 @@ func newSecure(s *service.Service, e *service.Endpoint, free *freeCalls) race.Up
 func (s *secure) OpenStream(from shard.Client) loop.Socket {
 	t, socket := s.anon.newTunnel()
 	t.secure, t.by = s, from
-	t.open()
+	t.pipe.Open()
 	return socket
 }
