@@ -32,3 +32,31 @@ func TestQueueDropsWithdrawnCalls(t *testing.T) {
 		t.Errorf("queued are %x, want %x", got, want)
 	}
 }
+
+// TestPlaces: places of a table are used again, for new ids. None is negative, also after very many uses of a place.
+func TestPlaces(t *testing.T) {
+	table := newTable()
+	first, second := &race.Attempt{}, &race.Attempt{}
+	kept := []int64{table.add(first), table.add(second)}
+	table.remove(kept[0])
+	table.calls[0].id |= idMask - (idStep - 1) // its last use before ids begin anew
+	last := int64(-1)
+	for range 100 {
+		a := &race.Attempt{}
+		id := table.add(a)
+		if id < 0 || id == last || table.find(id) == nil || table.find(id).a != a || table.find(last) != nil || table.n != 2 {
+			t.Fatalf("id %x after %x, %d calls", id, last, table.n)
+		}
+		if got := table.find(kept[1]); got == nil || got.a != second {
+			t.Fatal("another call is lost")
+		}
+		table.remove(id)
+		if table.find(id) != nil {
+			t.Fatalf("%x is found after its end", id)
+		}
+		last = id
+	}
+	if len(table.calls) != 2 {
+		t.Errorf("%d places for two calls", len(table.calls))
+	}
+}
