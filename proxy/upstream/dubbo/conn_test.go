@@ -112,6 +112,9 @@ func TestIncompleteFrames(t *testing.T) {
 				if provider.Answered > 0 {
 					t.Error("a long event has a response")
 				}
+				if n := m.Consumer.Proc.Buffered() - before; n > size/2 {
+					t.Errorf("whole %t: %d bytes more are counted in the end", whole, n)
+				}
 				m.Settled()
 			}
 		})
