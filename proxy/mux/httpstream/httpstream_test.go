@@ -227,6 +227,7 @@ func TestWriterResponse(t *testing.T) {
 	}{
 		{"unknown length", protocol.Response{Status: 200, DeclaredLength: -1}, false, false, "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nhi\r\n0\r\na: b\r\n\r\n"},
 		{"length", protocol.Response{Status: 200, DeclaredLength: 2}, false, false, "Content-Length: 2\r\nConnection: close\r\n\r\nhi"},
+		{"length of 0", protocol.Response{Status: 200, DeclaredLength: 0}, false, false, "Content-Length: 0\r\nConnection: close\r\n\r\n"},
 		{"no body", protocol.Response{Status: 200, DeclaredLength: -1}, false, true, "Content-Length: 0\r\nConnection: close\r\n\r\n"},
 		{"head", protocol.Response{Status: 200, DeclaredLength: 7}, true, true, "Content-Length: 7\r\nConnection: close\r\n\r\n"},
 		{"no content", protocol.Response{Status: 204, DeclaredLength: -1}, false, true, "Connection: close\r\n\r\n"},
@@ -236,7 +237,9 @@ func TestWriterResponse(t *testing.T) {
 		var w httpstream.Writer
 		w.InitResponse(p)
 		if w.Response(&c.res, c.toHead, c.end) && !c.end {
-			w.Data([]byte("hi"))
+			if c.res.DeclaredLength != 0 {
+				w.Data([]byte("hi"))
+			}
 			w.Data(nil)
 			w.End([]protocol.Header{{Name: []byte("a"), Value: []byte("b")}})
 		}

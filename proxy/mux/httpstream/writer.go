@@ -27,7 +27,7 @@ const (
 func (w *Writer) Init(p loop.Pipe, chunked bool) { *w = Writer{pipe: p, chunked: chunked} }
 
 // InitResponse prepares w for the response to a goroutine that has written a request.
-func (w *Writer) InitResponse(p loop.Pipe) { w.Init(p, true) }
+func (w *Writer) InitResponse(p loop.Pipe) { *w = Writer{pipe: p} }
 
 // Interim delivers an interim response ahead of Response. One that can't be sent safely is dropped.
 func (w *Writer) Interim(res *protocol.Response) { w.deliver(http1.AppendInterim(nil, res)) }

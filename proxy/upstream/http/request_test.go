@@ -307,14 +307,15 @@ func TestUnwantedIsLearned(t *testing.T) {
 		hedge   time.Duration
 		leaves  bool          // the caller leaves
 		connect time.Duration // that a connection takes
-		quicker bool          // only the first ones take so long
+		when    string        // it does: always, first or lately
 		closed  uint64        // of the last eight attempts
 	}{
-		{"deserted", 200 * ms, 0, true, 0, false, 7},
-		{"overtaken", 200 * ms, ms, false, 0, false, 7},
-		{"needless", 40 * ms, 200 * ms, false, 0, false, 7},
-		{"slow to connect", 200 * ms, 0, true, 100 * ms, false, 0},
-		{"slow to connect at first", 200 * ms, 0, true, 100 * ms, true, 7},
+		{"deserted", 200 * ms, 0, true, 0, "", 7},
+		{"overtaken", 200 * ms, ms, false, 0, "", 7},
+		{"needless", 40 * ms, 200 * ms, false, 0, "", 7},
+		{"slow to connect", 200 * ms, 0, true, 40 * ms, "always", 0},
+		{"slow to connect at first", 200 * ms, 0, true, 100 * ms, "first", 7},
+		{"slow to connect lately", 200 * ms, 0, true, 100 * ms, "lately", 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			service := "timeout: 10s, connect_timeout: 1s, idempotent: true, retry: {on: []}"
@@ -322,13 +323,28 @@ func TestUnwantedIsLearned(t *testing.T) {
 				service += ", hedge: {mode: on, delay: 20ms, budget: 1}"
 			}
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Service: service})
-			m.W.Net.SetPaths(func(from, to string) sim.Path {
+			slow := func(from, to string) sim.Path {
 				p := sim.DefaultPaths(from, to)
-				if c.connect > 0 && !strings.Contains(from+to, "10.99") { // not those of clients
+				if !strings.Contains(from+to, "10.99") { // not that of a client
 					p.Latency = c.connect / 2
 				}
 				return p
-			})
+			}
+			switch c.when {
+			case "always":
+				m.W.Net.SetPaths(slow)
+			case "first":
+				m.W.Net.SetPaths(slow)
+				m.OK(m.Crowd(8, 1, 10)...)
+				m.W.Net.SetPaths(sim.DefaultPaths)
+				m.OK(m.Crowd(60, 1, 10)...)
+			case "lately":
+				m.OK(m.Crowd(60, 1, 10)...)
+				m.W.Run(6 * time.Second) // the idle timeout
+				m.W.Net.SetPaths(slow)
+				m.OK(m.Crowd(4, 1, 10)...)
+				m.W.Net.SetPaths(sim.DefaultPaths)
+			}
 			attempts := 0
 			for _, a := range m.Apps {
 				a.Delay = func() time.Duration {
@@ -337,11 +353,6 @@ func TestUnwantedIsLearned(t *testing.T) {
 					}
 					return c.hedge
 				}
-			}
-			if c.quicker {
-				m.OK(m.Crowd(8, 1, 10)...)
-				m.W.Net.SetPaths(sim.DefaultPaths)
-				m.OK(m.Crowd(60, 1, 10)...)
 			}
 			closed := func() uint64 { return m.Consumer.Stats("compute").UnwantedClosed }
 			var before uint64
@@ -366,6 +377,76 @@ func TestUnwantedIsLearned(t *testing.T) {
 				t.Errorf("%d of the last eight were closed, want %d", n, c.closed)
 			}
 		})
+	}
+}
+
+// TestAwaitedTeachesNothing: how long the application works for nobody is not learned from later requests on the same connection.
+func TestAwaitedTeachesNothing(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, retry: {on: []}"})
+	takes := 200 * time.Millisecond
+	m.Apps[0].Delay = func() time.Duration { return takes }
+	for i := range 16 {
+		client := m.Do(m.Get("/"))
+		m.W.Run(20 * time.Millisecond)
+		client.Leave()
+		m.W.Run(200 * time.Millisecond)
+		if n := m.Consumer.Report().Services[0].Endpoints[0].Pending; n != 0 {
+			t.Errorf("attempt %d is pending when the application would have responded", i)
+		}
+		m.W.Run(300 * time.Millisecond)
+		m.OK(m.Complete(m.Get("/")))
+	}
+	if n := m.Consumer.Stats("compute").UnwantedClosed; n < 7 {
+		t.Errorf("%d attempts were closed", n)
+	}
+	m.Settled()
+}
+
+// TestUnwantedKinds: how long the application works on is learned for each kind of attempt anew, and each is counted.
+func TestUnwantedKinds(t *testing.T) {
+	const ms = time.Millisecond
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true,
+		Service: "timeout: 10s, idempotent: true, retry: {on: []}, hedge: {mode: on, delay: 20ms, budget: 1}"})
+	attempts, takes := 0, [2]time.Duration{}
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration {
+			attempts++
+			return takes[min(attempts, 2)-1]
+		}
+	}
+	for _, kind := range []struct {
+		name           string
+		primary, hedge time.Duration
+	}{{"deserted", 200 * ms, 200 * ms}, {"overtaken", 200 * ms, ms}, {"needless", 40 * ms, 200 * ms}} {
+		var finished, closed uint64
+		each := uint64(1)
+		if kind.name == "deserted" {
+			each = 2 // the hedge, too
+		}
+		for i := range 12 {
+			if each == 2 && i >= 8 {
+				break
+			}
+			before := *m.Consumer.Stats("compute")
+			attempts, takes = 0, [2]time.Duration{kind.primary, kind.hedge}
+			call := m.Get("/")
+			client := m.Do(call)
+			if m.RunUntil("both attempts", func() bool { return attempts == 2 }); each == 2 {
+				m.W.Run(10 * ms)
+				client.Leave()
+			} else {
+				m.OK(call)
+			}
+			m.Settled()
+			after := m.Consumer.Stats("compute")
+			finished, closed = finished+after.UnwantedFinished-before.UnwantedFinished, closed+after.UnwantedClosed-before.UnwantedClosed
+			if finished+closed != uint64(i+1)*each || finished < min(8, finished+closed) {
+				t.Errorf("%s: after %d requests %d attempts were left to finish, and %d were closed", kind.name, i+1, finished, closed)
+			}
+		}
+		if closed < 3 {
+			t.Errorf("%s: %d attempts were left to finish, and %d were closed", kind.name, finished, closed)
+		}
 	}
 }
 
