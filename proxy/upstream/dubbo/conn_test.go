@@ -228,3 +228,24 @@ func TestResponseLimits(t *testing.T) {
 		t.Errorf("%d connections", a.Accepted)
 	}
 }
+
+// TestCallsAreSentOnce: a call is not sent again with later ones.
+func TestCallsAreSentOnce(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	a := m.Apps[0]
+	a.Delay = func() time.Duration { return 100 * time.Millisecond }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	var ids []int64
+	for range 5 {
+		ids = append(ids, c.CallHessian("m", "x"), c.CallHessian("m", "x"))
+		m.W.Run(10 * time.Millisecond)
+	}
+	for _, id := range ids {
+		c.CheckResult(id, dubbo.StatusOK, "")
+	}
+	m.W.Run(time.Second)
+	if a.Served != len(ids) {
+		t.Errorf("%d calls were served of %d", a.Served, len(ids))
+	}
+	m.Settled()
+}

@@ -59,7 +59,9 @@ func TestHandshakeFails(t *testing.T) {
 			}
 			stop()
 			a.listen()
-			m.OK(do(m))
+			if m.OK(do(m)); len(a.conns) != 1 {
+				t.Errorf("%d connections for a request", len(a.conns))
+			}
 			m.Settled()
 		})
 	}

@@ -2,6 +2,7 @@ package http2_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
 
 // TestDials: an endpoint is dialled once until it has told how many streams it takes, and then as often as waiting requests need,
@@ -114,6 +116,55 @@ func TestFailedDials(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusedBesideConnection: beside a connection without room one request or tunnel fails with each dial that the endpoint refuses.
+func TestRefusedBesideConnection(t *testing.T) {
+	d := &proxytest.Dialler{}
+	m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Dialler: d.Of,
+		Service: "timeout: 60s, connect_timeout: 10s, retry: {on: []}"})
+	a := startApps(m)[0]
+	a.streams = 1
+	a.stop()
+	a.listen()
+	a.onCall = a.later(time.Second)
+	busy := m.Post(10)
+	m.Do(busy)
+	m.RunUntil("a request", func() bool { return a.calls == 1 })
+	a.stop()
+	for range 3 {
+		opened := m.Consumer.Open()
+		defer opened.Stream.Close(false, 0, 0)
+	}
+	calls := m.Burst(3, 10)
+	m.W.Run(100 * time.Millisecond)
+	if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
+		t.Errorf("responses %v", n)
+	}
+	for i, p := range carrier.Pipes {
+		if p.Closed != (fault.Error{Failure: fault.Connect}) {
+			t.Errorf("tunnel %d: %v", i, p.Closed)
+		}
+	}
+	if n := d.Dials - 1; n < 6 || n > 12 {
+		t.Errorf("%d dials for 6 that wait", n)
+	}
+	m.OK(busy)
+}
+
+// TestRoomWhileDialsFail: what waits for longer than connect_timeout does not fail with a dial if connections get room meanwhile.
+func TestRoomWhileDialsFail(t *testing.T) {
+	m, apps := newMesh(t, 1, "timeout: 60s, connect_timeout: 2500ms, retry: {on: []}")
+	a := apps[0]
+	m.OK(do(m))
+	a.onCall = a.later(time.Second)
+	m.W.Faults.Blackhole(a.of.Addr, true)
+	calls := m.Burst(450, 1) // the connection takes 100 at a time
+	m.Finish(calls...)
+	if n := proxytest.CountCodes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 20 {
+		t.Errorf("responses %v", n)
+	}
+	m.Settled()
 }
 
 // TestIdleTimeout: connections close once they were idle for idle_timeout, and few at a time. One that carries a request meanwhile is
@@ -233,10 +284,17 @@ func TestManyStreams(t *testing.T) {
 		streams = max(streams, c.H2.StreamCount())
 		later(c, st)
 	}
-	calls := m.Burst(most+1, 1)
+	m.W.Net.SetPaths(func(from, to string) sim.Path {
+		p := sim.DefaultPaths(from, to)
+		if !strings.Contains(from+to, "10.99") { // so late that all requests wait
+			p.Latency = 50 * time.Millisecond
+		}
+		return p
+	})
+	calls := m.Burst(most+1, 0)
 	m.FinishAfter(1500*time.Millisecond, calls)
 	m.OK(calls...)
-	if streams != most || d.Dials != 3 || d.MostDialling != 1 {
+	if streams != most || d.Dials != 3 || d.MostDialling != 2 {
 		t.Errorf("%d streams on a connection, %d connections, %d dials at a time", streams, d.Dials, d.MostDialling)
 	}
 	m.Settled()
