@@ -174,6 +174,26 @@ func TestReaderMemory(t *testing.T) {
 	}
 }
 
+// TestReaderHeaders: the pipe counts the fields of a head, too, until the body is read.
+func TestReaderHeaders(t *testing.T) {
+	const fields, each = 30, 48 // a field is two slices, of 24 bytes each
+	for _, start := range []string{"GET / HTTP/1.1\r\nHost: h\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"} {
+		p := &proxytest.Pipe{Out: []byte(start + strings.Repeat("a: b\r\n", fields) + "\r\n")}
+		var r httpstream.Reader
+		if strings.HasPrefix(start, "GET") {
+			r.InitRequest(p, lim)
+		} else {
+			r.InitResponse(p, lim, false)
+		}
+		if e := r.Next(); e != httpstream.Head || p.Held < fields*each {
+			t.Errorf("event %d, %d bytes held of %d fields", e, p.Held, fields)
+		}
+		if e := r.Next(); e != httpstream.End || p.Held != 0 {
+			t.Errorf("event %d, %d bytes held in the end", e, p.Held)
+		}
+	}
+}
+
 // TestFailure: a response of a sidecar can be told from one of an application.
 func TestFailure(t *testing.T) {
 	for text, want := range map[string]string{"X-Remora-Error: upstream-connect\r\n": "upstream-connect", "": ""} {
