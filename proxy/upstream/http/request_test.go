@@ -145,6 +145,64 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
+// TestNewConnectionIsNotStale: a request is not sent once more if the application closes a connection that was not idle before.
+func TestNewConnectionIsNotStale(t *testing.T) {
+	m, peers := peerMesh(t, "idempotent: true, retry: {on: [connect]}", func(int) *proxytest.Peer {
+		return &proxytest.Peer{ClosesAfterReply: true, Reply: func([]byte) []byte { return []byte{} }}
+	})
+	call := get(m)
+	if n := m.Consumer.Report().Stats.Replays; call.Code != "upstream-reset" || n != 0 || len(*peers) != 1 {
+		t.Errorf("status %d %s, %d replays on %d connections", call.Status, call.Code, n, len(*peers))
+	}
+	m.Settled()
+}
+
+// TestServerBecomesImpatient: once a server has closed a connection that was idle for two seconds, with or without a request, requests
+// that may not be sent twice take no connection that was idle for almost as long.
+func TestServerBecomesImpatient(t *testing.T) {
+	for _, withRequest := range []bool{false, true} {
+		var peers []*proxytest.Peer
+		dropped := -1
+		m, all := peerMesh(t, "idempotent: methods, retry: {on: [connect]}", func(n int) *proxytest.Peer {
+			p := &proxytest.Peer{}
+			p.Reply = func(heard []byte) []byte {
+				if dropped == n {
+					p.ClosesAfterReply = true
+					return []byte{}
+				}
+				return responds(heard)
+			}
+			return p
+		})
+		post := func() {
+			c := m.Raw("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 0\r\n\r\n")
+			c.Nonce = ""
+			m.OK(m.Complete(c))
+		}
+		post()
+		m.W.Run(5 * time.Second) // longer than the idle timeout: the server is patient
+		post()
+		m.W.Run(2 * time.Second)
+		peers = *all
+		if len(peers) != 2 {
+			t.Fatalf("%d connections, want a second one", len(peers))
+		}
+		if withRequest {
+			dropped = 1
+			m.OK(get(m))
+		} else {
+			m.Apps[0].Loop.Do(peers[1].Conn.Close)
+			m.W.Run(time.Millisecond)
+			post()
+		}
+		m.W.Run(1900 * time.Millisecond)
+		if post(); len(*all) != 4 {
+			t.Errorf("with a request %t: %d connections, want 4", withRequest, len(*all))
+		}
+		m.Settled()
+	}
+}
+
 // TestStaleConnectionWithoutRoom: a request whose connection was stale waits for another if the driver has no room for a dial.
 func TestStaleConnectionWithoutRoom(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, idempotent: methods, retry: {on: [connect]}"})
