@@ -150,7 +150,37 @@ func TestIdleConnectionOfRemovedEndpoint(t *testing.T) {
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.Consumer.Update("compute")
-	m.RunUntil("the close", func() bool { return !m.Apps[0].Conns[0].Open })
+	if m.W.Run(10 * time.Millisecond); m.Apps[0].Conns[0].Open {
+		t.Error("the connection is open")
+	}
+	m.Settled()
+}
+
+// TestCallsOfLostConnection: all calls in flight on a lost connection fail at once, also behind some that are over.
+func TestCallsOfLostConnection(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 60s, retry: {on: []}"})
+	a := m.Apps[0]
+	takes := time.Millisecond
+	a.Delay = func() time.Duration { return takes }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	var ids []int64
+	for i := range 6 {
+		if takes = time.Hour; i%2 == 0 {
+			takes = 100 * time.Millisecond
+		}
+		ids = append(ids, c.CallHessian("m", "x"))
+		m.W.Run(time.Millisecond)
+	}
+	for i := 0; i < len(ids); i += 2 {
+		c.CheckResult(ids[i], dubbo.StatusOK, "")
+	}
+	began := m.W.Now()
+	m.W.Faults.Reset(a.Conns[0].Conn)
+	for i := 1; i < len(ids); i += 2 {
+		if got := c.Await(ids[i]).Status; got == dubbo.StatusOK || m.W.Now()-began > time.Second {
+			t.Errorf("call %d: status %d after %v", i, got, m.W.Now()-began)
+		}
+	}
 	m.Settled()
 }
 
