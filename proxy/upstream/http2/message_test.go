@@ -224,3 +224,33 @@ func TestHeadOfRetry(t *testing.T) {
 	m.W.Run(time.Second)
 	m.Settled()
 }
+
+// TestBadResponseCounts: a response that waits for a better one counts in limits.buffered.
+func TestBadResponseCounts(t *testing.T) {
+	const size = 100_000
+	m, apps := newMesh(t, 2, "idempotent: true, timeout: 10s, retry: {on: [5xx]}, hedge: {mode: on, delay: 20ms, budget: 1}")
+	bad := -1
+	for i, a := range apps {
+		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			if bad >= 0 {
+				a.later(time.Second)(c, st)
+				return
+			}
+			bad = i
+			nonce := slices.Clone(protocol.Find(c.Request.Headers, "x-nonce"))
+			a.of.Loop.After(50*time.Millisecond, &loop.Timer{Fire: func() {
+				c.H2.Respond(st, &protocol.Response{Status: 500, DeclaredLength: -1, Body: make([]byte, size),
+					Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: nonce}}}, nil)
+				c.Flush()
+			}})
+		}
+	}
+	c := m.Get("/")
+	m.Do(c)
+	m.W.Run(200 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); c.Done || bad < 0 || n < size {
+		t.Errorf("%d bytes are held, status %d", n, c.Status)
+	}
+	m.OK(c)
+	m.Settled()
+}

@@ -91,6 +91,7 @@ func newFull(t *testing.T, streams, calls int) (*proxytest.Mesh, *proxytest.Carr
 // that reason.
 func TestStreamWaitsForRoom(t *testing.T) {
 	m, consumer, _, calls := newFull(t, 1, 128)
+	m.W.Run(2 * time.Second) // nothing else waits any more
 	m.Consumer.Open()
 	m.W.Run(1900 * time.Millisecond)
 	if got := consumer.Pipes[0].Closed; got != nil {

@@ -272,3 +272,29 @@ func TestLongWholeResponse(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, consumer)
 }
+
+// TestTrickle: a response of unknown length becomes a stream a tenth of a second after its head, although its body goes on to come.
+func TestTrickle(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
+	a := startApps(m)[0]
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
+		more := &loop.Timer{}
+		more.Fire = func() {
+			if st.ID() != 0 && !c.Ended {
+				c.H2.Send(st, []byte("more"))
+				c.Flush()
+				a.of.Loop.After(30*time.Millisecond, more)
+			}
+		}
+		more.Fire()
+	}
+	m.Do(m.Get("/"))
+	if m.W.Run(95 * time.Millisecond); len(consumer.Responses) != 0 {
+		t.Error("it is a stream before its time")
+	}
+	if m.W.Run(15 * time.Millisecond); len(consumer.Responses) != 1 {
+		t.Error("it is no stream")
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
