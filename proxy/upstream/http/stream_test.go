@@ -327,3 +327,22 @@ func TestLongStreamWithoutDescriptor(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
+
+// TestTrickle: a response without a length becomes a stream a tenth of a second after its head, although its body goes on to come.
+func TestTrickle(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	app := m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("the request", func() bool { return *app != nil && len((*app).Heard) > 0 })
+	for range 3 {
+		m.W.Run(30 * time.Millisecond)
+		m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("4\r\nmore\r\n")) })
+	}
+	if len(c.Responses) != 0 {
+		t.Error("it is a stream before its time")
+	}
+	if m.W.Run(20 * time.Millisecond); len(c.Responses) != 1 {
+		t.Error("it is no stream")
+	}
+	proxytest.CheckStreamsSettled(m, c)
+}

@@ -227,8 +227,9 @@ func TestHeadOfRetry(t *testing.T) {
 
 // TestBadResponseCounts: a response that waits for a better one counts in limits.buffered.
 func TestBadResponseCounts(t *testing.T) {
-	const size = 100_000
+	const size = 10_000 // of one read
 	m, apps := newMesh(t, 2, "idempotent: true, timeout: 10s, retry: {on: [5xx]}, hedge: {mode: on, delay: 20ms, budget: 1}")
+	m.W.Options.Cut = 0
 	bad := -1
 	for i, a := range apps {
 		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
