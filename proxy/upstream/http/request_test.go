@@ -576,17 +576,38 @@ func TestUnwantedBesideIdle(t *testing.T) {
 	}
 }
 
-// TestNames: with TLS each request takes a connection that proves the host of the request. One that is idle for another host stays.
+// TestNames: with TLS each request takes a connection that proves the host of the request. At the bound of hosts one without a request
+// gives way.
 func TestNames(t *testing.T) {
-	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "idle_timeout: 1m, tls: {ca: system, sni: host}"})
-	for _, host := range []string{"a.test", "b.test", "a.test", "b.test"} {
-		c := m.Raw(fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host))
+	const most = 64
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, idle_timeout: 1m, tls: {ca: system, sni: host}"})
+	send := func(host int) *proxytest.Call {
+		c := m.Raw(fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d.test\r\n\r\n", host))
 		c.Nonce = ""
 		m.Do(c)
-		m.OK(c)
+		m.W.Run(10 * time.Millisecond)
+		return c
 	}
-	if len(d.Receivers) != 2 || d.Receivers[0].(loop.Named).ServerName() != "a.test" || d.Receivers[1].(loop.Named).ServerName() != "b.test" {
-		t.Errorf("%d connections for two hosts", len(d.Receivers))
+	takes := time.Second
+	m.Apps[0].Delay = func() time.Duration { return takes }
+	busy := send(0)
+	takes = time.Millisecond
+	for host := 1; host < most; host++ {
+		m.OK(send(host))
+	}
+	m.OK(send(1), send(most), busy) // h2.test gives way
+	m.OK(send(0))
+	for i, r := range d.Receivers {
+		if name, want := r.(loop.Named).ServerName(), fmt.Sprintf("h%d.test", i); name != want {
+			t.Errorf("connection %d is to prove %q, want %q", i, name, want)
+		}
+	}
+	if len(d.Receivers) != most+1 {
+		t.Errorf("%d connections to %d hosts", len(d.Receivers), most+1)
+	}
+	m.OK(send(2))
+	if len(d.Receivers) != most+2 {
+		t.Errorf("%d connections, want another one to the host that has given way", len(d.Receivers))
 	}
 	m.Settled()
 }
