@@ -184,6 +184,16 @@ func TestIdleLinkCloses(t *testing.T) {
 		m.RunUntil("the response", func() bool { return m.Apps[0].Served == 1 && m.Nodes[1].Proc.Pending() == 0 })
 		m.CheckClosesAfter(p, 60*time.Second, 10*time.Second)
 	})
+	t.Run("after another request", func(t *testing.T) { // the time before the request does not count
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "timeout: 1m"})
+		m.Apps[0].Delay = func() time.Duration { return 12 * time.Second }
+		w, p := m.DialLink()
+		m.W.Run(45 * time.Second)
+		w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+		m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+		m.RunUntil("the response", func() bool { return m.Apps[0].Served == 1 && m.Nodes[1].Proc.Pending() == 0 })
+		m.CheckClosesAfter(p, 60*time.Second, 20*time.Second)
+	})
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		c := m.Post(10)

@@ -157,6 +157,10 @@ func TestUntrusted(t *testing.T) {
 		calls, _ = a.send(1)
 		a.links[1].respond(1)
 		m.OK(calls...)
+		m.W.Run(3 * time.Second)
+		if text := m.Consumer.LogText.String(); strings.Contains(text, "timeouts.drain") {
+			t.Errorf("the log has %q", text)
+		}
 		m.Settled()
 	})
 	t.Run("busy", func(t *testing.T) {
