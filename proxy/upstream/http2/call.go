@@ -59,12 +59,6 @@ var trailersWanted = protocol.Header{Name: []byte("te"), Value: []byte("trailers
 // begin sends the request of a.
 func (c *conn) begin(a *race.Attempt) {
 	req, own := a.Outgoing().ForApplication()
-	if string(req.Method) == "CONNECT" { // no message to forward
-		req.Headers = req.Headers[:own]
-		a.Detach()
-		a.Fail(fault.BadRequest)
-		return
-	}
 	if string(req.Method) != "GET" && protocol.IsGRPC(req.Headers) {
 		req.Headers = append(req.Headers, trailersWanted)
 	}

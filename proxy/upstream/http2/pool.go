@@ -72,6 +72,9 @@ func (p *pool) Send(a *race.Attempt) {
 	case a.Outgoing().LogsIn(): // all requests share the connections
 		a.Fail(fault.ConnectionLogin)
 		return
+	case string(a.Outgoing().Request().Method) == "CONNECT": // no message to forward
+		a.Fail(fault.BadRequest)
+		return
 	case p.queued == 0:
 		if c := p.roomy(); c != nil {
 			c.begin(a)
