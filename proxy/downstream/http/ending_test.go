@@ -203,3 +203,99 @@ func TestShedConnection(t *testing.T) {
 	}
 	m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() == 0 && m.Consumer.Proc.Pending() == 0 })
 }
+
+// TestUnreadRequest: a request that has arrived while the loop was late gets its response, although timeouts.idle has passed or
+// the process drains.
+func TestUnreadRequest(t *testing.T) {
+	for name, drains := range map[string]bool{"idle": false, "drain": true} {
+		t.Run(name, func(t *testing.T) {
+			said := 0 // responses after which the client knew that the connection closes
+			for seed := range uint64(10) {
+				m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, OneHop: true, Limits: "timeouts: {idle: 5s}"})
+				p := m.DialAndSend(proxytest.Egress, known)
+				responses := func() int { return bytes.Count(p.Heard, []byte("HTTP/1.1 200 ")) }
+				m.RunUntil("a response", func() bool { return responses() == 1 })
+				m.W.Run(5*time.Second - 2*time.Millisecond)
+				m.W.Faults.Pause(m.Consumer.Loop, 10*time.Millisecond)
+				m.Clients.Do(func() { p.Conn.Write([]byte(known)) })
+				if drains {
+					m.Consumer.Proc.Drain()
+				}
+				if heard := m.RunUntilClosed(p); responses() != 2 {
+					t.Errorf("seed %d: received %q", seed, heard)
+				} else if strings.Contains(heard, "Connection: close\r\n") {
+					said++
+				}
+				m.Settled()
+			}
+			if said == 0 || drains && said < 10 {
+				t.Errorf("%d of 10 last responses say that the connection closes", said)
+			}
+		})
+	}
+}
+
+// TestShedIdle: while connections are short, one that has waited for a request for a second may close. One with a request in
+// flight, or with a part of one, stays.
+func TestShedIdle(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {header: 1m}"})
+	first := true
+	m.Apps[0].Delay = func() time.Duration {
+		defer func() { first = false }()
+		return map[bool]time.Duration{true: 10 * time.Second, false: time.Millisecond}[first]
+	}
+	busy := m.DialAndSend(proxytest.Egress, known)
+	m.W.Run(100 * time.Millisecond)
+	part, used, unused := m.DialAndSend(proxytest.Egress, known[:10]), m.DialAndSend(proxytest.Egress, known), m.DialAndSend(proxytest.Egress, "")
+	m.W.Run(2 * time.Second)
+	fresh := m.DialAndSend(proxytest.Egress, known)
+	m.W.Run(100 * time.Millisecond)
+	for range 10 {
+		m.Consumer.Proc.ShedIdle()
+	}
+	m.W.Run(100 * time.Millisecond)
+	for _, c := range []struct {
+		name  string
+		p     *proxytest.Peer
+		ended bool
+	}{{"busy", busy, false}, {"with part of a head", part, false}, {"used", used, true}, {"unused", unused, true}, {"fresh", fresh, false}} {
+		if c.p.Ended != c.ended {
+			t.Errorf("%s: closed %t", c.name, c.p.Ended)
+		}
+	}
+	m.RunUntil("the response", func() bool { return bytes.Contains(busy.Heard, []byte("HTTP/1.1 200 ")) })
+	for _, p := range []*proxytest.Peer{busy, part, fresh} {
+		m.W.Faults.Reset(p.Conn)
+	}
+	m.Settled()
+}
+
+// TestShedPipelining: the request in flight of a connection that holds too much ends at once with the connection, although
+// the application still works on it.
+func TestShedPipelining(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 2h"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 620<<10) } // more than the kernels take
+	requests := 0
+	m.Apps[0].Delay = func() time.Duration {
+		if requests++; requests == 2 {
+			return time.Hour
+		}
+		return time.Millisecond
+	}
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.RunUntil("a connection", func() bool { return p.Conn != nil })
+	m.W.Faults.PauseReading(p.Conn, true)
+	m.Clients.Do(func() { p.Conn.Write([]byte(known + known)) })
+	m.RunUntil("the second request", func() bool { return requests == 2 })
+	m.Consumer.Proc.Charge(proxytest.HardMark)
+	other := m.Post(10 << 10)
+	m.Do(other)
+	m.RunUntil("the end of the connection", func() bool { return m.Consumer.ShedConnections() > 0 })
+	m.Consumer.Proc.Charge(-proxytest.HardMark)
+	m.Finish(other)
+	if n := m.Consumer.Proc.Pending(); n != 0 {
+		t.Errorf("%d requests are in flight", n)
+	}
+	m.W.Faults.PauseReading(p.Conn, false)
+	m.Settled()
+}

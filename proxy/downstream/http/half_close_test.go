@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -77,4 +78,58 @@ func TestHalfClosedTunnel(t *testing.T) {
 		}
 		proxytest.CheckStreamsSettled(m, streams)
 	}
+}
+
+// TestHalfCloseBeforeHandoff: a client may end its side while its request, or the response to it, waits to leave the
+// loop. The connection still leaves.
+func TestHalfCloseBeforeHandoff(t *testing.T) {
+	t.Run("request", func(t *testing.T) {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+		l := handoffCases()[0]
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+l.head+l.body[:1000])
+		m.W.Run(50 * time.Millisecond)
+		m.W.Faults.HalfClose(p.Conn)
+		m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+		if body := string(proxytest.WholeBody(t, streams.Requests[0], nil)); body != l.body[:1000] {
+			t.Errorf("left with %d bytes", len(body))
+		}
+		proxytest.CheckStreamsSettled(m, streams)
+	})
+	t.Run("response", func(t *testing.T) {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+		m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
+		tries, none := 0, true
+		m.W.Options.OnDetach = func() error {
+			if tries++; tries > 1 && none { // the application's connection leaves first
+				return errors.New("too many open files")
+			}
+			return nil
+		}
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+		m.RunUntil("another try", func() bool { return tries == 3 })
+		m.W.Faults.HalfClose(p.Conn)
+		m.W.Run(time.Second)
+		none = false
+		m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
+		proxytest.CheckStreamsSettled(m, streams)
+	})
+}
+
+// TestHalfCloseUnread: a client that has ended its side gets all of a response that it has not read yet. Then the connection
+// closes.
+func TestHalfCloseUnread(t *testing.T) {
+	m, _ := newLongResponseMesh(t, "")
+	call := m.Get("/")
+	cl := m.Do(call)
+	m.RunUntil("a connection", func() bool { return cl.Conn != nil })
+	m.W.Faults.PauseReading(cl.Conn, true)
+	m.W.Run(time.Second)
+	m.W.Faults.HalfClose(cl.Conn)
+	m.W.Run(time.Second)
+	m.W.Faults.PauseReading(cl.Conn, false)
+	m.OK(call)
+	m.RunUntil("the end of the connection", func() bool { return cl.Ended })
+	proxytest.Equal(t, "bytes of the body", len(call.Body), 2<<20)
+	m.Settled()
 }

@@ -43,6 +43,9 @@ func TestHandoffRefused(t *testing.T) {
 		{"ambiguous path", strings.Replace(long, " /up ", " /..%2f ", 1), proxytest.MeshOptions{Match: "match: {path: /}"}, nil, 400, "bad-path"},
 		{"CONNECT in a drain", connect, proxytest.MeshOptions{},
 			func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Drain(); m.W.Run(time.Millisecond) }, 503, "draining"},
+		{"CONNECT to a port of one service", connect, proxytest.MeshOptions{Listener: "service: compute"}, nil, 501, "not-supported"},
+		{"late behind another", "GET / HTTP/1.1\r\nHost: compute\r\n\r\n" + strings.Replace(long, "\r\n\r\n", "\r\nX-Remora-Timeout-Ms: 50\r\n\r\n", 1),
+			proxytest.MeshOptions{}, nil, 504, "deadline"},
 		{"unread output", strings.Repeat("GET / HTTP/1.1\r\nHost: compute\r\n\r\n", 2) + long + strings.Repeat("x", 70_000),
 			proxytest.MeshOptions{}, nil, 413, "message-too-large"},
 	} {

@@ -210,3 +210,55 @@ func TestHandoffWaitsForClosedConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestResponseWaitsForSlowReader: a response that is a stream leaves only after its client has read the response before, and
+// ends if the client reads nothing for timeouts.write.
+func TestResponseWaitsForSlowReader(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 1MiB}\ntimeouts: {write: 4s}"})
+		const size = 620 << 10 // more than the kernels take, and so little that the next request begins
+		responses := 0
+		m.Apps[0].RespondWithFunc(func() string {
+			if responses++; responses > 1 {
+				return strings.Replace(proxytest.StreamResponses[0].Says, "100000", "2000000", 1)
+			}
+			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("y", size))
+		})
+		p := m.DialAndSend(proxytest.Egress, "")
+		m.RunUntil("a connection", func() bool { return p.Conn != nil })
+		m.W.Faults.PauseReading(p.Conn, true)
+		m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest + proxytest.StreamRequest)) })
+		m.RunUntil("the second request", func() bool { return responses == 2 })
+		m.W.Run(time.Second)
+		if len(c.Responses) != 0 {
+			t.Fatal("the response left with output buffered")
+		}
+		if !reads {
+			m.W.Run(5 * time.Second)
+		}
+		m.W.Faults.PauseReading(p.Conn, false)
+		m.W.Run(time.Second)
+		if left := len(c.Responses); left == 1 != reads || len(p.Heard) < size && reads {
+			t.Errorf("reads %t: %d responses left, %d bytes are read", reads, left, len(p.Heard))
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}
+
+// TestClientLeavesBeforeHandoff: nothing leaves the loop if the client resets its connection before the loop has looked.
+func TestClientLeavesBeforeHandoff(t *testing.T) {
+	for seed := range uint64(20) {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+handoffCases()[0].head)
+		m.W.Run(40 * time.Millisecond)
+		m.W.Faults.Pause(m.Consumer.Loop, 50*time.Millisecond) // meanwhile the response to the first request arrives
+		m.W.Run(20 * time.Millisecond)
+		m.W.Faults.Reset(p.Conn)
+		m.W.Run(time.Second)
+		if len(c.Requests) != 0 {
+			t.Errorf("seed %d: handed off", seed)
+		}
+		proxytest.CheckStreamsSettled(m, c)
+	}
+}

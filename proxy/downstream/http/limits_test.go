@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	downstream "github.com/remora-proxy/remora/proxy/downstream/http"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
@@ -21,6 +22,11 @@ func TestConnectRefused(t *testing.T) {
 	m.OK(first)
 	checkRefused(m, bad, cl, 501, "not-supported")
 	m.Settled()
+}
+
+// TestPlaintextResponse: a client that speaks plain text to a port with TLS learns why the connection closes.
+func TestPlaintextResponse(t *testing.T) {
+	proxytest.CheckRefusal(t, downstream.PlaintextResponse(), 400, "tls-required")
 }
 
 // TestHeadersAtLimit checks that the headers which a sidecar adds don't make a message too large

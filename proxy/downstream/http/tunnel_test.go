@@ -49,27 +49,40 @@ type sender struct{ http2.ResponseHandler }
 
 func (sender) OnSent(*http2.Stream) {}
 
-// TestTunnelOfHTTP2: after a CONNECT to the host of a route, HTTP/2 is served as on the connection
-// itself, wherever the input is split.
-func TestTunnelOfHTTP2(t *testing.T) {
+// TestHTTP2: HTTP/2 is served from the start of a connection, and after a CONNECT to the host of a route, wherever the
+// input is split.
+func TestHTTP2(t *testing.T) {
 	var codec http2.Conn
 	codec.InitClient(&http2.Options{Buffers: &protocol.Buffers{}}, sender{})
 	codec.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/1"), Authority: []byte("compute:80")}, "http", nil)
-	said := connectCompute + string(codec.Output(1<<16))
-	for seed := range uint64(30) {
-		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Match: "match: {host: compute}"})
-		m.W.Options.Cut = 0.5
-		p := m.DialAndSend(proxytest.Egress, said)
-		m.RunUntil("the request", func() bool { return m.Apps[0].Served == 1 })
-		m.Consumer.Proc.Drain()
-		if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, downstream.Connected+"\x00\x00") {
-			t.Errorf("seed %d: %q", seed, heard)
+	said := string(codec.Output(1 << 16))
+	for before, heard := range map[string]string{"": "", connectCompute: downstream.Connected} {
+		for seed := range uint64(30) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Match: "match: {host: compute}"})
+			m.W.Options.Cut = 0.5
+			p := m.DialAndSend(proxytest.Egress, before+said)
+			m.RunUntil("the request", func() bool { return m.Apps[0].Served == 1 })
+			m.Consumer.Proc.Drain()
+			if all := m.RunUntilClosed(p); !strings.HasPrefix(all, heard+"\x00\x00") {
+				t.Errorf("seed %d: %q", seed, all)
+			}
+			if len(streams.Requests) != 0 {
+				t.Errorf("seed %d: a connection left its loop", seed)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
 		}
-		if len(streams.Requests) != 0 {
-			t.Errorf("seed %d: a connection left its loop", seed)
-		}
-		proxytest.CheckStreamsSettled(m, streams)
 	}
+}
+
+// TestLateHTTP2: the preface of HTTP/2 is no request behind one of HTTP/1.1.
+func TestLateHTTP2(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}"})
+	heard := m.RunUntilClosed(m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"+http2.Preface))
+	if !strings.HasPrefix(heard, "HTTP/1.1 200 ") {
+		t.Errorf("%q", heard)
+	}
+	proxytest.CheckRefusal(t, []byte(heard[strings.LastIndex(heard, "HTTP/1.1 "):]), 505, "bad-version")
+	m.Settled()
 }
 
 // TestTunnelDecides: what a client says first decides what becomes of a tunnel, and so does
@@ -150,6 +163,8 @@ func TestDirect(t *testing.T) {
 		{"in a tunnel", connectCompute + "GET /v2/ HTTP/1.1\r\nHost: compute\r\n\r\n", "compute:80 GET /v2/ HTTP/1.1"},
 		{"TLS in a tunnel", connectCompute + "\x16", "compute:80"},
 		{"origin-form", "GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n", "no-route"},
+		{"a path that is not normal", "GET http://other:81/a/../b HTTP/1.1\r\nHost: x\r\n\r\n", "other:81 GET /a/../b HTTP/1.1"},
+		{"a path of a routed host that is not normal", "GET http://compute/v2/../v3/ HTTP/1.1\r\nHost: x\r\n\r\n", "compute GET /v3/ HTTP/1.1"},
 		{"an ambiguous path of a routed host", "GET http://compute/..%2fv1/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "bad-path"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -40,13 +40,18 @@ func TestUpgradeWithBody(t *testing.T) {
 		}
 	}
 	for n, leaves := range map[int]bool{downstream.MaxUpgradeBody: true, downstream.MaxUpgradeBody + 1: false} {
-		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
-		m.DialAndSend(proxytest.Egress, fmt.Sprintf("POST /1 HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", asks, n, strings.Repeat("b", n)))
-		m.RunUntil("a stream or a request", func() bool { return len(streams.Requests) == 1 || m.Apps[0].Served == 1 })
-		if (len(streams.Requests) == 1) != leaves {
-			t.Errorf("a body of %d bytes: %d upgrades", n, len(streams.Requests))
+		body := strings.Repeat("b", n)
+		for _, rest := range []string{
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", n, body), fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", n, body),
+		} {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+			m.DialAndSend(proxytest.Egress, "POST /1 HTTP/1.1\r\n"+asks+rest)
+			m.RunUntil("a stream or a request", func() bool { return len(streams.Requests) == 1 || m.Apps[0].Served == 1 })
+			if (len(streams.Requests) == 1) != leaves {
+				t.Errorf("%.30q, a body of %d bytes: %d upgrades", rest, n, len(streams.Requests))
+			}
+			proxytest.CheckStreamsSettled(m, streams)
 		}
-		proxytest.CheckStreamsSettled(m, streams)
 	}
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	p := m.DialAndSend(proxytest.Egress, length[:len(length)-1])
@@ -88,5 +93,47 @@ func TestIgnoredUpgradeOfDirect(t *testing.T) {
 				proxytest.CheckStreamsSettled(m, streams)
 			}
 		}
+	}
+}
+
+// TestExpectationOfUpgrade: a client that asks for an upgrade, and waits for 100 Continue before it sends the body, gets
+// that, or its final response if the head decides. The limits of the service are for messages.
+func TestExpectationOfUpgrade(t *testing.T) {
+	const asks = "HTTP/1.1\r\nHost: other\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+	const routed, other = "match: {host: other}", "match: {host: compute}"
+	for name, c := range map[string]struct {
+		o      proxytest.MeshOptions
+		target string
+		status int // of a refusal; 0 means that the request leaves
+	}{
+		"a route":             {proxytest.MeshOptions{Match: routed}, "/", 0},
+		"a busy service":      {proxytest.MeshOptions{Match: routed, Service: "max_pending: 1"}, "/", 0},
+		"no route":            {proxytest.MeshOptions{Match: other}, "/", 404},
+		"a rate":              {proxytest.MeshOptions{Match: routed + ", rate_limit: {rate: 1, burst: 1}"}, "/", 429},
+		"another destination": {proxytest.MeshOptions{Match: other, Listener: "unrouted: direct"}, "http://other/", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Apps = 1
+			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
+			m.Apps[0].Delay = func() time.Duration { return time.Minute }
+			before := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+			m.W.Run(10 * time.Millisecond)
+			p := m.DialAndSend(proxytest.Egress, "POST "+c.target+" "+asks)
+			if c.status != 0 {
+				heard := m.RunUntilClosed(p)
+				if want := fmt.Sprintf("HTTP/1.1 %d ", c.status); !strings.HasPrefix(heard, want) {
+					t.Errorf("received %q, want %s", heard, want)
+				}
+			} else {
+				m.RunUntil("100", func() bool { return string(p.Heard) == "HTTP/1.1 100 Continue\r\n\r\n" })
+				m.Clients.Do(func() { p.Conn.Write([]byte("body")) })
+				m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+				if r := streams.Requests[0]; r.Kind != stats.StreamWebSocket || !strings.HasSuffix(string(r.Head), "\r\n\r\nbody") {
+					t.Errorf("left as %+v", r)
+				}
+			}
+			m.W.Faults.Reset(before.Conn)
+			proxytest.CheckStreamsSettled(m, streams)
+		})
 	}
 }
