@@ -73,3 +73,17 @@ func TestCached(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestEdits: a route changes the headers of the responses of HTTP/2.
+func TestEdits(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /}, response_headers: {set: {x-back: '{path} {request_id}'}, remove: [x-secret]}"})
+	m.Apps[0].ExtraHeaders = "x-secret: secret\r\n"
+	c := dial(m, 0)
+	for range 2 {
+		a := c.send(request("GET", "/s", 0, "x-request-id: id"))
+		if c.await(a); string(protocol.Find(a.Headers, "x-back")) != "/s id" || protocol.Find(a.Headers, "x-secret") != nil {
+			t.Errorf("%d %s", a.Status, a.Headers)
+		}
+	}
+	m.Settled()
+}

@@ -375,3 +375,100 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestAcceptedWhileDraining: a connection that was accepted just before the listener has closed gets a response, and learns
+// that it is the last.
+func TestAcceptedWhileDraining(t *testing.T) {
+	for name, end := range map[string]func(m *proxytest.Mesh){
+		"drained": func(m *proxytest.Mesh) { m.Consumer.Proc.Drain() },
+		"retired": func(m *proxytest.Mesh) { m.Consumer.Proc.Retire() },
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		end(m)
+		m.W.Run(10 * time.Millisecond)
+		c := dial(m, 0)
+		a := c.send(request("GET", "/", 0))
+		if c.await(a); a.Status != 200 {
+			t.Errorf("%s: status %d", name, a.Status)
+		}
+		m.RunUntil("the end of the connection", func() bool { return c.ended })
+		if !c.goAway {
+			t.Errorf("%s: no GOAWAY", name)
+		}
+		m.Settled()
+	}
+}
+
+// TestDrainAgain: a connection that drains, when its listener closes or because it is old, ends behind the requests in flight
+// whatever else makes it end.
+func TestDrainAgain(t *testing.T) {
+	for name, again := range map[string]func(m *proxytest.Mesh, c *client){
+		"not":       func(*proxytest.Mesh, *client) {},
+		"drained":   func(m *proxytest.Mesh, _ *client) { m.Consumer.Proc.Drain() },
+		"untrusted": func(m *proxytest.Mesh, c *client) { m.W.Faults.Distrust(c.conn) },
+		"ended":     func(m *proxytest.Mesh, c *client) { m.W.Faults.HalfClose(c.conn) },
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
+		c := dial(m, 0)
+		a := c.send(request("GET", "/", 0))
+		m.W.Run(100 * time.Millisecond)
+		m.Consumer.Proc.Retire()
+		m.W.Run(100 * time.Millisecond)
+		if !c.goAway {
+			t.Errorf("%s: no GOAWAY", name)
+		}
+		again(m, c)
+		began := m.W.Now()
+		m.RunUntil("the end of the connection", func() bool { return c.ended })
+		if took := (m.W.Now() - began).Round(time.Second); a.Status != 200 || took != 3*time.Second {
+			t.Errorf("%s: status %d, ended after %v", name, a.Status, took)
+		}
+		m.Settled()
+	}
+}
+
+// TestUnreadOutput: responses wait while the client reads nothing, and the loop holds no copy of them. The client gets all when it
+// reads again.
+func TestUnreadOutput(t *testing.T) {
+	const size, requests = 1 << 20, 8
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
+	c := dial(m, 16<<20)
+	c.await(c.send(request("GET", "/", 0)))
+	m.W.Faults.PauseReading(c.conn, true)
+	var all []*reply
+	for range requests {
+		all = append(all, c.send(request("GET", "/", 0)))
+	}
+	m.W.Run(time.Second)
+	if held := m.Consumer.Proc.Held(); held > (requests+2)*size {
+		t.Errorf("%d bytes are held for %d responses of %d bytes", held, requests, size)
+	}
+	m.W.Faults.PauseReading(c.conn, false)
+	c.await(all...)
+	for i, a := range all {
+		if a.Status != 200 || len(a.body) != size {
+			t.Errorf("response %d: %d with %d bytes", i, a.Status, len(a.body))
+		}
+	}
+	m.Settled()
+}
+
+// TestLargeHead: a head that exceeds the limits is refused, counts as a request, and leaves the connection as it is.
+func TestLargeHead(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {header: 4KiB, requests: 3}"})
+	c := dial(m, 0)
+	for i, status := range []int{200, 431, 200} {
+		r := request("GET", "/", 0)
+		if status == 431 {
+			r.Headers = append(r.Headers, field("x-long", string(bytes.Repeat([]byte("v"), 5<<10))))
+		}
+		a := c.send(r)
+		if c.await(a); a.Status != status || status == 431 && code(a) != "header-too-large" {
+			t.Errorf("request %d: %d %s", i, a.Status, code(a))
+		}
+	}
+	m.RunUntil("the end of the connection", func() bool { return c.ended })
+	m.Settled()
+}

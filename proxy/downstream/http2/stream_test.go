@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,15 +26,17 @@ func TestStreamOfRequest(t *testing.T) {
 		headers []string
 		length  int64
 		body    string   // sent after the head
-		trailer bool     // x-sum follows the body
+		trailer bool     // x-sum follows the body, and ends the request
+		ends    bool     // the request ends without trailers
 		head    []string // lines of the head that the goroutine gets
 		text    string   // of the body that it gets; it is as long as the client has sent
 	}{
-		"long":         {"POST", nil, long, "hello", false, []string{"Content-Length: 100000"}, "hello"},
-		"pauses":       {"POST", nil, -1, "hello", true, []string{"Transfer-Encoding: chunked"}, "0\r\nx-sum: 5\r\n\r\n"},
-		"length known": {"PUT", nil, 5, "", false, []string{"Content-Length: 5"}, ""},
-		"trailers":     {"POST", []string{"trailer: x-sum"}, 5, "hello", true, []string{"Transfer-Encoding: chunked", "trailer: x-sum"}, "0\r\nx-sum: 5\r\n\r\n"},
-		"HEAD":         {"HEAD", nil, long, "hello", false, []string{"Content-Length: 100000"}, "hello"},
+		"long":         {"POST", nil, long, "hello", false, false, []string{"Content-Length: 100000"}, "hello"},
+		"pauses":       {"POST", nil, -1, "hello", true, false, []string{"Transfer-Encoding: chunked"}, "0\r\nx-sum: 5\r\n\r\n"},
+		"no trailers":  {"POST", nil, -1, "hello", false, true, []string{"Transfer-Encoding: chunked"}, "0\r\n\r\n"},
+		"length known": {"PUT", nil, 5, "", false, false, []string{"Content-Length: 5"}, ""},
+		"trailers":     {"POST", []string{"trailer: x-sum"}, 5, "hello", true, false, []string{"Transfer-Encoding: chunked", "trailer: x-sum"}, "0\r\nx-sum: 5\r\n\r\n"},
+		"HEAD":         {"HEAD", nil, long, "hello", false, false, []string{"Content-Length: 100000"}, "hello"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
@@ -57,6 +60,9 @@ func TestStreamOfRequest(t *testing.T) {
 			}
 			if c.trailer {
 				client.end(a, field("x-sum", "5"))
+			}
+			if c.ends {
+				client.end(a)
 			}
 			m.W.Run(10 * time.Millisecond)
 			onLoop := m.Consumer.Loop.Do
@@ -183,6 +189,62 @@ func TestAnswerIsStream(t *testing.T) {
 	m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte("4\r\nlast\r\n0\r\n\r\n")) })
 	if c.await(a); a.Status != 200 || string(a.body) != "firstlast" || string(protocol.Find(a.Headers, "x-back")) != "/s id" {
 		t.Errorf("%d %q %s", a.Status, a.body, a.Headers)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestStreamRefused: a request that is too long for a message, and that may not leave the loop, gets its response at once.
+func TestStreamRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		o      proxytest.MeshOptions
+		header string
+		held   int // bytes, by others
+		status int
+		code   string
+	}{
+		"no route":  {proxytest.MeshOptions{Match: "match: {path: /served}"}, "a: b", 0, 404, "no-route"},
+		"no memory": {proxytest.MeshOptions{}, "a: b", 1 << 30, 503, "overloaded"},
+		"no time":   {proxytest.MeshOptions{}, "x-remora-timeout-ms: 0", 0, 504, "deadline"},
+		"loops":     {proxytest.MeshOptions{}, "cdn-loop: " + strings.Repeat("remora,", 9), 0, 508, "loop-detected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.o.Apps, c.o.Limits = 1, proxytest.SmallMessages
+			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
+			client := dial(m, 0)
+			m.Consumer.Proc.Charge(c.held)
+			a := client.announce(request("POST", "/", 0, c.header), proxytest.LongBodySize, false)
+			if client.await(a); a.Status != c.status || code(a) != c.code || len(streams.Requests) != 0 {
+				t.Errorf("%d %s, %d streams", a.Status, code(a), len(streams.Requests))
+			}
+			m.Consumer.Proc.Charge(-c.held)
+			proxytest.CheckStreamsSettled(m, streams)
+		})
+	}
+}
+
+// TestSlowReaderOfStream: a client that reads slowly stops the goroutine that has its response, and gets all of that in the end.
+func TestSlowReaderOfStream(t *testing.T) {
+	const length = 1 << 20
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 1000)
+	c.deaf = true
+	a := c.begin(request("POST", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(streams.Sockets) == 1 })
+	onLoop, s := m.Consumer.Loop.Do, streams.Sockets[0]
+	onLoop(func() { _, _ = fmt.Fprintf(s, "HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n", length) })
+	m.W.Run(time.Second)
+	onLoop(func() {
+		_, _ = s.Write(bytes.Repeat([]byte("y"), length))
+		_ = s.Close()
+	})
+	m.W.Run(time.Second)
+	if left := len(streams.Pipes[0].Out); left < length/2 || len(a.body) != 1000 {
+		t.Errorf("the loop has left %d of %d bytes, the client has %d", left, length, len(a.body))
+	}
+	c.deaf = false
+	c.do(func() { c.codec.Consumed(a.stream, 1000) })
+	if c.await(a); !a.done || len(a.body) != length {
+		t.Errorf("done %t, %d bytes", a.done, len(a.body))
 	}
 	proxytest.CheckStreamsSettled(m, streams)
 }
