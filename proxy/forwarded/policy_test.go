@@ -1,6 +1,8 @@
 package forwarded
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/config"
@@ -23,6 +25,7 @@ func TestBelieved(t *testing.T) {
 		{[]string{"1"}, "evil,", ""},
 		{[]string{"10.0.0.0/8"}, "evil, 192.0.2.1", "192.0.2.1"},
 		{[]string{"10.0.0.0/8"}, "evil, 192.0.2.1, 10.1.1.1:80, 10.2.2.2", "192.0.2.1, 10.1.1.1:80, 10.2.2.2"},
+		{[]string{"10.0.0.0/8"}, "evil,192.0.2.1,10.1.1.1", "192.0.2.1,10.1.1.1"},
 		{[]string{"10.0.0.0/8"}, "10.9.9.9, 10.1.1.1", "10.9.9.9, 10.1.1.1"},
 		{[]string{"10.0.0.0/8"}, "10.9.9.9, unknown, 10.1.1.1", "unknown, 10.1.1.1"},
 		{[]string{"10.0.0.0/8", "2001:db8::/32"}, "evil, ::1, 2001:db8::7, [2001:db8::8]:80", "::1, 2001:db8::7, [2001:db8::8]:80"},
@@ -64,17 +67,18 @@ func TestClient(t *testing.T) {
 		}
 	}
 	var none *Policy
-	if none.Client("127.0.0.1:1").Trusted {
-		t.Error("without a policy a client is trusted")
+	client := none.Client("127.0.0.1:1")
+	if client.Trusted || client.Judge([]byte("x_forwarded_for")) != Keep {
+		t.Error("without a policy a client is trusted, or a header is removed")
 	}
 }
 
 // TestJudge checks which names are removed, in which spellings.
 func TestJudge(t *testing.T) {
-	long := "X-" + string(make([]byte, 100))
+	long := "X-" + strings.Repeat("a", 100)
 	for _, c := range []struct {
 		underscores string
-		trust       []string
+		trust       []string // nil means nobody, and "all" the application itself
 		name        string
 		want        Verdict
 	}{
@@ -84,10 +88,13 @@ func TestJudge(t *testing.T) {
 		{config.UnderscoresKeep, nil, "x-real-ipx", Keep},
 		{config.UnderscoresKeep, nil, "xzrealzip", Keep},
 		{config.UnderscoresKeep, nil, "x-rea\x0c-ip", Keep},
+		{config.UnderscoresKeep, nil, "X-REAL-IX", Keep},
+		{config.UnderscoresKeep, nil, "X-ZONE", Remove},
+		{config.UnderscoresKeep, nil, long, Remove},
+		{config.UnderscoresKeep, nil, long[1:], Keep},
 		{config.UnderscoresKeep, nil, "X_Forwarded-For", Remove},
 		{config.UnderscoresKeep, nil, "x_remora_hedge", Remove},
 		{config.UnderscoresKeep, nil, "a_b", Keep},
-		{config.UnderscoresKeep, nil, long, Keep},
 		{config.UnderscoresKeep, nil, "", Keep},
 		{config.UnderscoresKeep, []string{"1"}, "X-Real-Ip", Keep},
 		{config.UnderscoresKeep, []string{"1"}, "X_Forwarded_For", Remove},
@@ -96,9 +103,16 @@ func TestJudge(t *testing.T) {
 		{config.UnderscoresReject, nil, "a_b", Reject},
 		{config.UnderscoresReject, nil, "X_Real_IP", Reject},
 		{config.UnderscoresReject, nil, "X-Real-IP", Remove},
+		{config.UnderscoresKeep, []string{"all"}, "X_Forwarded_For", Keep},
+		{config.UnderscoresDrop, []string{"all"}, "a_b", Remove},
+		{config.UnderscoresReject, []string{"all"}, "a_b", Reject},
 	} {
-		o := config.Forwarded{Trust: c.trust, Strip: []string{"X-Real-IP"}, Underscores: c.underscores}
-		client := New(&o, false).Client("10.0.0.1:1")
+		o := config.Forwarded{Trust: c.trust, Strip: []string{"X-Real-IP", "x-zone", long}, Underscores: c.underscores}
+		loopback := slices.Equal(c.trust, []string{"all"})
+		if loopback {
+			o.Trust = nil
+		}
+		client := New(&o, loopback).Client("10.0.0.1:1")
 		if got := client.Judge([]byte(c.name)); got != c.want {
 			t.Errorf("%s, trust %q: %q gets %d, want %d", c.underscores, c.trust, c.name, got, c.want)
 		}

@@ -90,13 +90,12 @@ func decodeText(b []byte) (h Header, n int, err error) {
 	if len(fields) != 6 || family != "TCP4" && family != "TCP6" {
 		return h, 0, ErrMalformed
 	}
-	var ok [2]bool
-	h.Source, ok[0] = textAddr(fields[2], fields[4], family == "TCP4")
-	h.Destination, ok[1] = textAddr(fields[3], fields[5], family == "TCP4")
-	if !ok[0] || !ok[1] {
-		return Header{}, 0, ErrMalformed
+	source, isSource := textAddr(fields[2], fields[4], family == "TCP4")
+	destination, isDestination := textAddr(fields[3], fields[5], family == "TCP4")
+	if !isSource || !isDestination {
+		return h, 0, ErrMalformed
 	}
-	return h, n, nil
+	return Header{source, destination}, n, nil
 }
 
 func textAddr(host, port []byte, is4 bool) (netip.AddrPort, bool) {

@@ -64,6 +64,7 @@ func TestReadFailures(t *testing.T) {
 		want  error
 	}{
 		{"", true, io.EOF},
+		{"P", true, io.ErrUnexpectedEOF},
 		{"PROXY ", true, io.ErrUnexpectedEOF},
 		{"", false, os.ErrDeadlineExceeded},
 		{"PROXY ", false, os.ErrDeadlineExceeded},

@@ -17,6 +17,22 @@ func learned(mode Mode, left time.Duration) *Work {
 	return w
 }
 
+// few returns Work that knows of too few attempts.
+func few(left time.Duration) *Work {
+	w := &Work{Mode: Auto}
+	for range model.enough - 1 {
+		w.Finished(0, left, Overtaken, false)
+	}
+	return w
+}
+
+// almost returns Work that knows that the application works on for less than left, by less than 1 ns in the mean.
+func almost(left time.Duration) *Work {
+	w := few(left)
+	w.Finished(0, left-1, Overtaken, false)
+	return w
+}
+
 // lost is an attempt of the n-th request that was sent 5 ms ago, and that another attempt has overtaken.
 func lost(n int) *Attempt {
 	return &Attempt{Kind: Overtaken, Since: 5 * ms, Connect: ms / 10, Requests: uint64(n)}
@@ -47,6 +63,9 @@ func TestDecision(t *testing.T) {
 		"long work":                          {learned(Auto, 20*ms), func(*Attempt) {}, Decision{Close: true, Hold: 20 * ms}},
 		"short work":                         {learned(Auto, ms/2), func(*Attempt) {}, Decision{}},
 		"a slow connect":                     {learned(Auto, 20*ms), func(a *Attempt) { a.Connect = 15 * ms }, Decision{}},
+		"as short as a connect":              {learned(Auto, 20*ms), func(a *Attempt) { a.Connect = 19 * ms / 2 }, Decision{Close: true, Hold: 20 * ms}},
+		"shorter than a connect by 1 ns":     {almost(20 * ms), func(a *Attempt) { a.Connect = 19 * ms / 2 }, Decision{}},
+		"too little is known":                {few(20 * ms), func(*Attempt) {}, Decision{}},
 		"nothing is known":                   {&Work{Mode: Auto}, func(*Attempt) {}, Decision{}},
 		"only of others":                     {learned(Auto, 20*ms), func(a *Attempt) { a.Kind = Needless }, Decision{}},
 		"always: short work":                 {learned(Close, ms/2), func(*Attempt) {}, Decision{Close: true, Hold: ms / 2}},
@@ -116,13 +135,18 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	held, n := time.Duration(0), 0
+	shortest, longest := time.Hour, time.Duration(0)
 	for n < model.kept {
 		if d := w.Decide(time.Second, lost(1000)); d.Close {
 			held, n = held+d.Hold, n+1
+			shortest, longest = min(shortest, d.Hold), max(longest, d.Hold)
 		}
 	}
 	if held != sum {
 		t.Errorf("all are held for %v, want %v", held, sum)
+	}
+	if first, last := time.Duration(model.kept)*ms, time.Duration(2*model.kept-1)*ms; shortest != first || longest != last {
+		t.Errorf("they are held for %v to %v, want %v to %v", shortest, longest, first, last)
 	}
 }
 
@@ -132,8 +156,8 @@ func TestFreshness(t *testing.T) {
 		left, age time.Duration
 		want      bool
 	}{
-		{20 * ms, 10 * time.Second, true},
-		{20 * ms, 11 * time.Second, false},
+		{20 * ms, 10*time.Second + 160*ms, true},
+		{20 * ms, 10*time.Second + 160*ms + 1, false},
 		{10 * time.Second, 80 * time.Second, true},
 		{10 * time.Second, 100 * time.Second, false},
 	} {
