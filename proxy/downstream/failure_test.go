@@ -3,6 +3,7 @@ package downstream
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -54,6 +55,21 @@ func TestWithHost(t *testing.T) {
 	}{{ex, fault.NoRoute, true}, {routed, fault.NoRoute, false}, {ex, fault.Deadline, false}, {routed, fault.Deadline, false}} {
 		if got := WithHost(c.ex, c.f); (got != c.f) != c.names || got.Code != c.f.Code {
 			t.Errorf("%s with the route %v: %q", c.f.Code, c.ex.Route, got.Text)
+		}
+	}
+}
+
+// TestShownHost: a failure shows the host that no route has, as far as it is short.
+func TestShownHost(t *testing.T) {
+	long := strings.Repeat("a", maxShownHost)
+	for host, want := range map[string]string{
+		"": ", which names no host", "a:80": `, whose host is "a:80"`, "\xff\"": `, whose host is "\xff\""`,
+		long: `, whose host is "` + long + `"`, long + "b": `, whose host begins with "` + long + `"`,
+	} {
+		ex := &exchange.Exchange{}
+		ex.Request.Authority = []byte(host)
+		if got := WithHost(ex, fault.NoRoute).Text; got != fault.NoRoute.Text+want {
+			t.Errorf("%q: %s", host, got)
 		}
 	}
 }
