@@ -81,6 +81,7 @@ func TestPreparedHeaders(t *testing.T) {
 		{outside, "GET", "x-forwarded-for: 1.1.1.1|X-Forwarded-Proto: https", "x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", "x-forwarded-for: 1.1.1.1|x-forwarded-for:|X-Forwarded-For: 2.2.2.2|x-forwarded-proto: https|x-forwarded-proto:",
 			"x-forwarded-for: 1.1.1.1, 2.2.2.2, 10.0.0.7|x-forwarded-proto: https", ""},
+		{local, "GET", "x-forwarded-for: a|x-forwarded-proto: b", "x-forwarded-for: a, 10.0.0.7|x-forwarded-proto: b", ""},
 		{trusted, "GET", "x-forwarded-for: 1.1.1.1, 2.2.2.2", "x-forwarded-for: 2.2.2.2, 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "GET", "x-real-ip: a|x_real_ip: b|X-Real-I: c", "X-Real-I: c|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{trusted, "GET", "x-real-ip: a|x_forwarded_for: b", "x-real-ip: a|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
@@ -116,6 +117,7 @@ func TestPreparedHeaders(t *testing.T) {
 		{outside, "GET", "max-forwards: 0", "max-forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "OPTIONS", "Max-Forwards: 0", "Max-Forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "refused=max-forwards"},
 		{outside, "TRACE", "max-forwards: 1", "max-forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
+		{outside, "TRACE", "max-forwards: 20", "max-forwards: 19|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "TRACE", "max-forwards: 256", "max-forwards: 255|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "TRACE", "max-forwards: 99999999999999999999", "max-forwards: 255|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "TRACE", "max-forwards: x", "max-forwards: x|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
@@ -211,7 +213,7 @@ func TestTrailersKept(t *testing.T) {
 	}
 }
 
-// TestUnderscores: a request with a name that the listener rejects is refused.
+// TestUnderscores: a request with a name that the listener rejects is refused. A trailer is removed.
 func TestUnderscores(t *testing.T) {
 	settings := config.Forwarded{Underscores: config.UnderscoresReject}
 	from := OriginOf(&exchange.Listener{Trust: forwarded.New(&settings, false)}, "10.0.0.7:1")
@@ -220,8 +222,12 @@ func TestUnderscores(t *testing.T) {
 	} {
 		ex := &exchange.Exchange{}
 		ex.Request.Headers = []protocol.Header{{Name: []byte(name)}, {Name: []byte("c")}}
+		ex.Request.Trailers = []protocol.Header{{Name: []byte("a_b")}, {Name: []byte("x-remora-class")}, {Name: []byte("d")}}
 		if prepareRequest(ex, rand.NewPCG(1, 2), &from, protocol.Header{}); ex.Refusal != refusal {
 			t.Errorf("%s: %v", name, ex.Refusal)
+		}
+		if len(ex.Request.Trailers) != 1 || string(ex.Request.Trailers[0].Name) != "d" {
+			t.Errorf("%s: the trailers %s are left", name, ex.Request.Trailers)
 		}
 	}
 }

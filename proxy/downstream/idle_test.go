@@ -84,7 +84,13 @@ func TestIdleFor(t *testing.T) {
 		all[i] = &idleSession{closed: &closed[i]}
 		loop.Do(func() { h.Add(all[i]) })
 	}
-	check("not started", 0, 0, 0)
+	loop.Do(func() {
+		for i, s := range all {
+			if d := h.IdleFor(&s.SessionNode); d != 0 {
+				t.Errorf("session %d has been idle for %v before the start", i, d)
+			}
+		}
+	})
 	on(stop, 0, 1, 2)
 	on(start, 0, 1, 2)
 	w.Run(4 * time.Second)
