@@ -262,11 +262,18 @@ func TestRetire(t *testing.T) {
 	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	id := c.CallHessian("m", "x")
 	m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
+	began := m.W.Now()
 	m.Consumer.Proc.Retire()
+	m.Consumer.Proc.Drain() // as the process ends soon after: the connections drain already
 	m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
+	if took := m.W.Now() - began; took < time.Second || took > 1100*time.Millisecond {
+		t.Errorf("the idle connection had %v for calls on their way", took)
+	}
 	if len(c.Events) != 1 || !dubbo.ReadOnly(c.Events[0]) {
 		t.Errorf("%d events", len(c.Events))
 	}
+	late := proxytest.CallFrame(99, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
+	c.CheckRefused(99, late, dubbo.StatusPoolExhausted, "draining")
 	c.CheckResult(id, dubbo.StatusOK, "")
 	m.RunUntil("the close", func() bool { return c.Ended })
 	m.Settled()
