@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/downstream"
@@ -32,13 +34,16 @@ func TestDirectFails(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		listener string
-		to       string
+		to       string // of the original destination if it begins with "to "
 		kind     stats.StreamKind
 		opened   bool
 		heard    string // empty means a reset
 		code     string
 	}{
 		{"server that closes", "out", a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
+		{"server by name that closes", "out", strings.Replace(a.addr, "127.0.0.1", "LocalHost", 1), stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
+		{"original destination that closes", "in", "to " + a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
+		{"dead original destination", "in", "to " + dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
 		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
 		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
 		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect"},
@@ -53,11 +58,15 @@ listeners:
   - {name: in, address: "127.0.0.1:0", protocol: http}
 routes: [{match: {host: app}, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+			to := &downstream.Unrouted{Listener: c.listener, Authority: c.to}
+			if original, ok := strings.CutPrefix(c.to, "to "); ok {
+				to.To = netip.MustParseAddrPort(original)
+			}
 			client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 				_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
 				s.srv.Request(socket{nc}, &downstream.StreamRequest{
 					Kind: c.kind, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
-					Unrouted: &downstream.Unrouted{Listener: c.listener, Authority: c.to}, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
+					Unrouted: to, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
 				})
 			}))
 			_, _ = io.WriteString(client, "x")

@@ -1,0 +1,42 @@
+package stream
+
+import (
+	"io"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/must"
+)
+
+// TestDownEndpoint: an endpoint that is down loses its streams, and gets none until it is up again. Other endpoints, and those of
+// other services, keep theirs.
+func TestDownEndpoint(t *testing.T) {
+	a, other := newApp(t), newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	s.srv.SetDown("another", []string{a.addr})
+	s.srv.SetDown("app", []string{other.addr})
+	s.srv.SetDown("app", nil)
+	s.srv.SetDown("app", nil)
+	must.Write(t, client, "hello")
+	wantRead(t, "the server", server, "hello")
+
+	s.srv.SetDown("app", []string{other.addr, a.addr})
+	wantReset(t, "the client", client)
+	wantReset(t, "the server", server)
+	s.counts.wantFailure("endpoint-down")
+	s.wantRefused()
+	s.counts.waitNoStreams()
+	for len(a.conns) > 0 {
+		(<-a.conns).Close()
+	}
+
+	s.srv.SetDown("app", []string{other.addr})
+	client, server = s.pair(a)
+	_ = client.CloseWrite()
+	if _, err := io.ReadAll(server); err != nil {
+		t.Errorf("after the endpoint is up again: %v", err)
+	}
+	server.Close()
+	client.Close()
+	s.counts.waitIdle()
+}
