@@ -322,3 +322,83 @@ func TestShedLargest(t *testing.T) {
 		})
 	}
 }
+
+// TestAcceptedWhileDraining: a link that was accepted just before its listener has closed says so, and takes no request.
+func TestAcceptedWhileDraining(t *testing.T) {
+	for name, end := range map[string]func(m *proxytest.Mesh){
+		"drained": func(m *proxytest.Mesh) { m.Nodes[1].Proc.Drain() },
+		"retired": func(m *proxytest.Mesh) { m.Nodes[1].Proc.Retire() },
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		end(m)
+		m.W.Run(10 * time.Millisecond)
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) })}
+		m.DialIngress(p)
+		m.RunUntil("the end of the link", func() bool { return p.Ended })
+		checkFrames(t, name, p, "goaway 0 draining") // so the peer sends its request elsewhere
+		m.Settled()
+	}
+}
+
+// TestRetire: a link whose listener has closed takes no more requests, and closes behind the responses that are due. An idle one closes
+// at once.
+func TestRetire(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
+	_, idle := m.DialLink()
+	w, p := m.DialLink()
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	m.Nodes[1].Proc.Retire()
+	m.W.Run(10 * time.Millisecond)
+	if !idle.Ended || p.Ended {
+		t.Errorf("the idle link ended: %t, the other one: %t", idle.Ended, p.Ended)
+	}
+	m.Nodes[1].Proc.Drain()
+	w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	m.RunUntil("the end of the link", func() bool { return p.Ended })
+	checkFrames(t, "idle", idle, "goaway 0 draining")
+	checkFrames(t, "a request", p, "goaway 1 draining", "refused 3 draining", "response 1 200")
+	m.Settled()
+}
+
+// TestShedLink: a link closes at once if it holds the most of memory that is short, and no request of it is large. Its requests end.
+func TestShedLink(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Provider: "timeout: 2h"})
+	m.Apps[0].Delay = func() time.Duration { return time.Hour }
+	provider := m.Nodes[1]
+	w, p := m.DialLink()
+	medium := *proxytest.LinkRequest
+	medium.Body = make([]byte, 30<<10)
+	for id := range uint64(20) {
+		w.Request(id+1, &medium, 2*time.Hour, nil)
+		send(m, p, w)
+	}
+	provider.Proc.Charge(proxytest.HardMark)
+	other, next := m.DialLink() // whose request has the loop look for the largest
+	medium.Body = make([]byte, 60<<10)
+	other.Request(1, &medium, 2*time.Hour, nil)
+	send(m, next, other)
+	m.RunUntil("the end of the link", func() bool { return p.Ended })
+	if n := provider.ShedConnections(); n == 0 {
+		t.Error("no link is counted")
+	}
+	provider.Proc.Charge(-proxytest.HardMark)
+	m.Clients.Do(func() { next.Conn.Close() })
+	m.W.Run(10 * time.Millisecond)
+	if n := provider.Proc.Pending(); n > 1 { // that of the other link
+		t.Errorf("%d requests are in flight", n)
+	}
+}
+
+// TestSilentPeer: a peer that sends no preface loses its connection.
+func TestSilentPeer(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	p := m.DialAndSend(proxytest.Ingress, "")
+	m.W.Run(3 * time.Minute)
+	if !p.Ended || len(p.Heard) > 0 {
+		t.Errorf("ended %t, received %q", p.Ended, p.Heard)
+	}
+	m.Settled()
+}

@@ -165,6 +165,9 @@ func TestRefusedStreams(t *testing.T) {
 			m.W.Run(time.Millisecond)
 		}, link.RateLimited, 429, "rate-limited", false},
 		{"no sockets", proxytest.MeshOptions{NoSockets: true}, nil, link.NoService, 501, "not-supported", true},
+		{"no descriptor", proxytest.MeshOptions{}, func(m *proxytest.Mesh, _ *proxytest.Peer) {
+			m.W.Options.OnDetach = func() error { return errors.New("too many open files") }
+		}, link.Overload, 503, "overloaded", true},
 		{"no streams", proxytest.MeshOptions{}, func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Nodes[1].Proc.SetStreams(nil) }, link.NoService, 501, "not-supported", true},
 	} {
 		for _, kind := range []link.StreamKind{link.StreamHTTP, link.StreamOpaque, link.StreamAnswer} {
