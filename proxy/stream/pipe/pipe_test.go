@@ -385,7 +385,7 @@ func TestDrain(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
-	drain(10 * time.Millisecond)
+	drain(300 * time.Millisecond) // so that the loop says often that it takes nothing
 	if within(t, func() bool { return <-drained }) {
 		t.Error("drained though the loop takes nothing")
 	}
