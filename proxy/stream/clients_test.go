@@ -58,9 +58,15 @@ func (c *clients) wantRefused() {
 	c.wantRefusedFrom("127.0.0.1")
 }
 
-// wantRefusedFrom is wantRefused for a client at an address of loopback. Connecting may already
-// return the reset.
+// wantRefusedFrom is wantRefused for a client at an address of loopback.
 func (c *clients) wantRefusedFrom(ip string) {
+	c.t.Helper()
+	c.wantResetAfter(ip, "")
+}
+
+// wantResetAfter is wantRefusedFrom for a client that says something first. Connecting or writing may already
+// return the reset.
+func (c *clients) wantResetAfter(ip, says string) {
 	c.t.Helper()
 	nc, err := dialFrom(ip, c.addr)
 	if errors.Is(err, syscall.ECONNRESET) {
@@ -71,6 +77,9 @@ func (c *clients) wantRefusedFrom(ip string) {
 	}
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(waitLimit))
+	if _, err := io.WriteString(nc, says); errors.Is(err, syscall.ECONNRESET) {
+		return
+	}
 	wantReset(c.t, "a client that can't be served", nc)
 }
 

@@ -96,7 +96,7 @@ func TestOtherSocket(t *testing.T) {
 func TestProxyProtocolLimits(t *testing.T) {
 	const client, other = "PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n", "PROXY TCP4 192.0.2.2 198.51.100.2 1 2\r\n"
 	a := newApp(t)
-	s := serveApp(t, "127.0.0.1:0", "connections: 1, "+proxyOnLoopback, "", a.addr, "")
+	s := serveApp(t, "127.0.0.1:0", "connections: 1, "+proxyOnLoopback, "", a.addr, "5m, header: 5m")
 	first := s.dial()
 	_, _ = io.WriteString(first, client)
 	server := receive(t, a.conns, "the connection")
