@@ -86,9 +86,10 @@ func TestCounts(t *testing.T) {
 	text := slog.New(slog.NewTextHandler(&log, nil))
 	c := &config.Allow{Rules: []config.AllowRule{{Name: "get", Method: []string{"GET"}}, {Method: []string{"PUT"}}}}
 	s := NewSet("services.a", c, nil)
+	peer := &identity.Names{URIs: []string{"spiffe://d/a"}, DNS: []string{"a.d"}}
 	for _, method := range []string{"GET", "PUT", "PUT", "POST"} {
 		r := &protocol.Request{Method: []byte(method), Path: []byte("/p?secret")}
-		if s.Refuses(&Call{Req: r, Path: r.Path}, "10.0.0.1:1", text) {
+		if s.Refuses(&Call{Peer: peer, Req: r, Path: r.Path}, "10.0.0.1:1", text) {
 			t.Errorf("%s is refused by rules that are not enforced", method)
 		}
 	}
@@ -99,7 +100,7 @@ func TestCounts(t *testing.T) {
 	if got := s.Counts(nil); !slices.Equal(got, want) {
 		t.Errorf("counts %v, want %v", got, want)
 	}
-	if n := strings.Count(log.String(), "\n"); n != 10 || strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "method=POST path=/p rules=services.a client=10.0.0.1:1 so_far=1\n") {
+	if n := strings.Count(log.String(), "\n"); n != 10 || strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), `names="[spiffe://d/a a.d]" method=POST path=/p rules=services.a client=10.0.0.1:1 so_far=1`+"\n") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	same := *c
