@@ -155,12 +155,33 @@ func TestTold(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != maxTold-1 {
 		t.Errorf("%d lines in the log", n)
 	}
+	before := rule.Counts()["loopback"]
+	for i := range 20 {
+		many = append(many, registry.Endpoint{Addr: fmt.Sprintf("127.2.0.%d:80", i)})
+	}
+	w.Permitted(many, none)
+	if n := rule.Counts()["loopback"] - before; n != 20 {
+		t.Errorf("%d more are counted, want those that are new", n)
+	}
 	if now := rule.Refused(10); len(now) != 10 || now[0].Address != "127.1.0.0:80" {
 		t.Errorf("refused now are %v", now)
 	}
 	w.Close()
 	if now := rule.Refused(10); len(now) != 0 {
 		t.Errorf("after the end of the watch refused are %v", now)
+	}
+}
+
+// TestPermittedOfHost: of a source that lists addresses itself, only those are judged that it does not list.
+func TestPermittedOfHost(t *testing.T) {
+	listed := func(e *registry.Endpoint) bool { return e.Host == "listed" }
+	all := []registry.Endpoint{{Addr: "127.0.0.1:80", Host: "listed"}, {Addr: "127.0.0.2:80", Host: "dns"}, {Addr: "10.0.0.1:80"}}
+	for isListed, want := range map[bool][]registry.Endpoint{true: {all[0], all[2]}, false: {all[2]}} {
+		w := New(Options{Listed: isListed}).Watch("s", nil)
+		if got := w.Permitted(all, listed); !slices.Equal(got, want) {
+			t.Errorf("listed %t: permitted are %v", isListed, got)
+		}
+		w.Close()
 	}
 }
 
