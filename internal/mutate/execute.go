@@ -22,8 +22,9 @@ const (
 	mostCompile = 5 * time.Minute
 )
 
-// limited runs a command with so many seconds of processor time, and at most 8 GiB of addresses: a change may allocate for ever.
-const limited = `ulimit -v 8388608; ulimit -t "$1"; shift; exec "$@"`
+// limited runs a command with so many seconds of processor time, and at most 8 GiB of memory that it may write: a change may allocate
+// for ever. Addresses alone are not limited: an etcd maps 10 GiB of its file.
+const limited = `ulimit -d 8388608; ulimit -t "$1"; shift; exec "$@"`
 
 // ended is what is left of a command.
 type ended struct {
