@@ -36,6 +36,35 @@ func TestNewSnapshot(t *testing.T) {
 	}
 }
 
+// TestWith: a snapshot with other endpoints is newer, and the same in all else.
+func TestWith(t *testing.T) {
+	s := NewSnapshot("s", SourceCache, time.Unix(7, 0), []Endpoint{{Addr: "a:1", Weight: 1}})
+	s.Revision, s.Unresolved = 5, true
+	next := s.With([]Endpoint{{Addr: "c:1"}, {Addr: "b:1"}})
+	if !slices.Equal(next.Endpoints, []Endpoint{{Addr: "b:1", Weight: 1}, {Addr: "c:1", Weight: 1}}) || len(s.Endpoints) != 1 || next.Version <= s.Version {
+		t.Errorf("%+v with other endpoints is %+v", s, next)
+	}
+	if next.Service != "s" || next.Source != SourceCache || !next.Changed.Equal(s.Changed) || next.Revision != 5 || !next.Unresolved {
+		t.Errorf("%+v has become %+v", s, next)
+	}
+}
+
+// TestNewest: who receives gets the newest snapshot, once.
+func TestNewest(t *testing.T) {
+	n := make(Newest, 1)
+	for range 3 {
+		last := new(Snapshot)
+		n.Put(new(Snapshot))
+		n.Put(last)
+		if got := <-n; got != last {
+			t.Error("another snapshot than the newest")
+		}
+		if len(n) != 0 {
+			t.Error("a snapshot is left")
+		}
+	}
+}
+
 // TestNormalizeShared: users of a list that is normal may normalize it at the same time. The race detector sees who writes.
 func TestNormalizeShared(t *testing.T) {
 	list := Normalize([]Endpoint{{Addr: "b:1"}, {Addr: "a:1", Weight: 2}})

@@ -240,6 +240,23 @@ func TestBackAgain(t *testing.T) {
 	}
 }
 
+// TestFolder: a folder in place of the file is no file, and is looked at again.
+func TestFolder(t *testing.T) {
+	path := newWritten(t).path
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, path, "")
+	defer r.Close()
+	r.tasks.Close() // the test looks
+	if r.read() {
+		t.Error("a folder was read")
+	}
+	if now := r.Condition(); now.Up || now.Code != registry.CodeFailed {
+		t.Errorf("%+v", now)
+	}
+}
+
 // TestLarge: a file of maxFile bytes is used, and no larger one.
 func TestLarge(t *testing.T) {
 	path := newWritten(t).path
