@@ -141,7 +141,7 @@ func (r *Registry) follow() {
 		if err != nil {
 			seen = nil
 			r.refuse(codeOf(err), err)
-		} else if seen == nil || !same(seen, now) {
+		} else if !same(seen, now) {
 			isRead := r.read()
 			if seen = now; !isRead || time.Since(now.ModTime()).Abs() < settled {
 				seen = nil
@@ -155,6 +155,7 @@ func (r *Registry) follow() {
 	}
 }
 
+// same reports whether two looks have found the same content. a may be nil.
 func same(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

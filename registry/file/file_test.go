@@ -2,18 +2,21 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -237,6 +240,58 @@ func TestBackAgain(t *testing.T) {
 			giveBack()
 			eventually.True(t, "a valid file again", func() bool { return r.Condition().Up })
 		})
+	}
+}
+
+// TestLooks: a file is read once, but in each look while another change may have the same time.
+func TestLooks(t *testing.T) {
+	for _, c := range []struct {
+		age   time.Duration // of the last change
+		reads int
+	}{
+		{time.Hour, 1}, {settled, 1}, {settled - 1, 2}, {0, 1 + int(settled/lookInterval)}, {-lookInterval, 2 + int(settled/lookInterval)}, {-time.Hour, 1},
+	} {
+		path := newWritten(t).path
+		must.WriteFile(t, path, "null")
+		synctest.Test(t, func(t *testing.T) {
+			at := time.Now().Add(-c.age)
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+			r := open(t, path, "")
+			defer r.Close()
+			reads := 0
+			var last error // another one after each read
+			for range 50 {
+				synctest.Wait()
+				if err := r.Condition().Err; err != last {
+					last = err
+					reads++
+				}
+				time.Sleep(lookInterval)
+			}
+			if reads != c.reads {
+				t.Errorf("a file that changed %v ago is read %d times, want %d", c.age, reads, c.reads)
+			}
+		})
+	}
+}
+
+// TestLogOfNames: the log has names that don't resolve.
+func TestLogOfNames(t *testing.T) {
+	w := newWritten(t)
+	replace(t, w.path, `{"compute": ["replica.test:80"]}`)
+	log := &said{counts: make(map[string]int)}
+	r, err := New(Options{Path: w.path, Logger: slog.New(log), DNS: dns.Options{Lookup: func(context.Context, string) (dns.Answer, error) {
+		return dns.Answer{}, errors.New("no such host")
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registrytest.Watch(t, r, "compute").WaitAddrs()
+	r.Close()
+	if log.counts["host name does not resolve; its last addresses stay in use"] == 0 {
+		t.Errorf("the log has %v", log.counts)
 	}
 }
 
