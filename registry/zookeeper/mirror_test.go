@@ -121,6 +121,38 @@ func TestFailedReads(t *testing.T) {
 	}
 }
 
+// TestChangedWhileRead: a key that changes while it is read is read again, and is not fresh before.
+func TestChangedWhileRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMirror(t)
+		reads := 0
+		m.read = func(context.Context, key) (value, error) {
+			m.mu.Lock()
+			reads++
+			n := reads
+			m.mu.Unlock()
+			time.Sleep(time.Second)
+			return value{data: fmt.Sprint(n)}, nil
+		}
+		m.connect(true)
+		k := key{"/a", false}
+		f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+		m.use(f, k)
+		time.Sleep(time.Second / 2)
+		m.changed("/a")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if v, ok := m.use(f, k); ok || len(m.takeDirty()) > 0 {
+			t.Errorf("the value from before the change is fresh: %+v", v)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if v, ok := m.use(f, k); !ok || v.data != "2" || reads != 2 || len(m.takeDirty()) != 1 {
+			t.Errorf("%+v, fresh %t, after %d reads", v, ok, reads)
+		}
+	})
+}
+
 // TestStoppedFollower: a follower that stops while a look of its own is due takes no key from a follower that has come meanwhile.
 func TestStoppedFollower(t *testing.T) {
 	m := newMirror(t)
@@ -136,6 +168,9 @@ func TestStoppedFollower(t *testing.T) {
 	shared := m.entries[k]
 	m.mu.Unlock()
 	before.stop(m)
+	if _, ok := m.use(before, key{"/b", true}); ok || len(m.entries) > 0 {
+		t.Error("a stopped follower uses a key")
+	}
 	m.use(after, k)
 	if _, isComplete, _ := before.findIn(m); isComplete {
 		t.Error("a stopped follower has a list")

@@ -113,6 +113,11 @@ func TestRegisterInvalid(t *testing.T) {
 	if len(names) != 1 {
 		t.Fatalf("%q", names)
 	}
+	named := s.open(as(Service{Interface: "b", Applications: []string{"one", "two"}}))
+	waitState(t, named.Register(at("10.0.0.1:80", 1)), registry.Registered)
+	if got := s.children("/dubbo/b/providers"); len(got) != 1 || !strings.Contains(got[0], url.QueryEscape("?application=one&")) {
+		t.Errorf("of the application one: %q", got)
+	}
 	if p := parseProvider(names[0]); p.scheme != "tri" || p.addr != "[2001:db8::1]:80" || p.group != "g" || p.version != "1" {
 		t.Errorf("%+v", p)
 	}
