@@ -217,8 +217,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			MinConnectTimeout: requestTimeout,
 		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithStatsHandler(&r.breaks)},
 	}
-	if r.opt.TLS != nil {
-		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence
+	if r.opt.TLS != nil { // the dial option takes precedence over what the client makes of an endpoint's scheme
 		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(rotate(r.opt.TLS)))
 	}
 	return c
