@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -249,6 +250,15 @@ func TestWatchHostNames(t *testing.T) {
 	}
 	if snap.Endpoints[0].Host != "replica-1" {
 		t.Errorf("got %+v", snap.Endpoints[0])
+	}
+	var log logCounter
+	unresolved := open(t, s.Endpoint(), func(o *etcd.Options) {
+		logTo(&log)(o)
+		o.DNS.Lookup = func(context.Context, string) (dns.Answer, error) { return dns.Answer{}, errors.New("no such host") }
+	})
+	registrytest.Watch(t, unresolved, "compute").WaitAddrs()
+	if log.count("host name does not resolve; its last addresses stay in use") == 0 {
+		t.Error("the log lacks the name that does not resolve")
 	}
 }
 

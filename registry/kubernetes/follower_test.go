@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +19,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -180,6 +183,22 @@ func TestRefusals(t *testing.T) {
 	})
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, log.String())
+	}
+}
+
+// TestLogOfNames: the log has names that don't resolve.
+func TestLogOfNames(t *testing.T) {
+	a := newAPI(t)
+	a.set("compute", sliceOf("compute", 80, at("replica.test:80")...))
+	var log lockedBuffer
+	r := open(t, a, func(o *Options) {
+		o.DNS.Lookup = func(context.Context, string) (dns.Answer, error) { return dns.Answer{}, errors.New("no such host") }
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	defer r.Close()
+	registrytest.Watch(t, r, "compute").WaitAddrs()
+	if !strings.Contains(log.String(), "host name does not resolve") {
+		t.Errorf("the log has %s", log.String())
 	}
 }
 

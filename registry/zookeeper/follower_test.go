@@ -1,6 +1,8 @@
 package zookeeper
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/zktest"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -181,6 +184,20 @@ func TestMalformedRecords(t *testing.T) {
 	s.delete(good)
 	w.WaitAddrs("10.0.0.2:1")
 	w2.WaitAddrs("10.0.0.2:1")
+}
+
+// TestLogOfNames: the log has names that don't resolve.
+func TestLogOfNames(t *testing.T) {
+	s := newStore(t)
+	s.set(providerPath(hello, "dubbo://replica.test:1/a"), "")
+	var log said
+	r := s.open(all(logTo(&log), func(o *Options) {
+		o.DNS.Lookup = func(context.Context, string) (dns.Answer, error) { return dns.Answer{}, errors.New("no such host") }
+	}))
+	registrytest.Watch(t, r, hello).WaitAddrs()
+	if log.count("host name does not resolve") == 0 {
+		t.Errorf("the log has %s", log.text.String())
+	}
 }
 
 // TestMalformedAfterRestart: a sidecar that finds only malformed records at its start uses the cache.
