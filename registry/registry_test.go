@@ -36,6 +36,25 @@ func TestNewSnapshot(t *testing.T) {
 	}
 }
 
+// TestNormalize: one fault is enough for a list to be put right.
+func TestNormalize(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		list, want []Endpoint
+	}{
+		{"none", nil, nil},
+		{"one", []Endpoint{{Addr: "a", Weight: MaxWeight}}, []Endpoint{{Addr: "a", Weight: MaxWeight}}},
+		{"not sorted", []Endpoint{{Addr: "b", Weight: 1}, {Addr: "a", Weight: 2}}, []Endpoint{{Addr: "a", Weight: 2}, {Addr: "b", Weight: 1}}},
+		{"twice", []Endpoint{{Addr: "a", Weight: 2}, {Addr: "a", Weight: 1}}, []Endpoint{{Addr: "a", Weight: 2}}},
+		{"no weight", []Endpoint{{Addr: "a"}, {Addr: "b", Weight: 1}}, []Endpoint{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}}},
+		{"too heavy", []Endpoint{{Addr: "a", Weight: MaxWeight + 1}}, []Endpoint{{Addr: "a", Weight: MaxWeight}}},
+	} {
+		if got := Normalize(c.list); !slices.Equal(got, c.want) || cap(got) != len(got) {
+			t.Errorf("%s: %+v with room for %d, want %+v", c.name, got, cap(got), c.want)
+		}
+	}
+}
+
 // TestWith: a snapshot with other endpoints is newer, and the same in all else.
 func TestWith(t *testing.T) {
 	s := NewSnapshot("s", SourceCache, time.Unix(7, 0), []Endpoint{{Addr: "a:1", Weight: 1}})
@@ -195,6 +214,29 @@ func TestCache(t *testing.T) {
 			!slices.Equal(rec.Endpoints, []Endpoint{{Addr: "10.0.0.1:80", Weight: i + 1, Zone: "z"}}) {
 			t.Errorf("%s: %+v, %v", name, rec, ok)
 		}
+	}
+}
+
+// TestCacheFiles: a cache that is closed has no file open.
+func TestCacheFiles(t *testing.T) {
+	open := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(all)
+	}
+	const caches = 100
+	before := open()
+	for range caches {
+		c, err := OpenCache(t.TempDir(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if n := open(); n >= before+caches/2 {
+		t.Errorf("%d files are open, before %d", n, before)
 	}
 }
 

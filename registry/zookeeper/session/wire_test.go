@@ -192,6 +192,7 @@ func TestReplaceFails(t *testing.T) {
 		"the deletion":    {wire(failure(BadVersion), failure(otherFailed), end), BadVersion},
 		"the creation":    {wire(failure(0), failure(NoAuth), end), NoAuth},
 		"no end":          {wire(2, false, 0), ErrFormat},
+		"no end at last":  {wire(2, false, 0, 1, false, 0, "/long"), ErrFormat},
 		"half a failure":  {wire(-1, false, int(NoNode)), ErrFormat},
 		"another failure": {wire(failure(otherFailed), failure(NodeExists), end), NodeExists},
 	} {
