@@ -29,20 +29,19 @@ func (l *Limit) Cut(endpoints []Endpoint, service string, warn func(msg string, 
 
 // choose returns the endpoints that stay, and the first of the others.
 func (l *Limit) choose(endpoints []Endpoint, most int) []Endpoint {
-	stays := make(map[string]bool, len(l.last))
+	used := make(map[string]bool, len(l.last))
 	for i := range l.last {
-		stays[l.last[i].Addr] = false
+		used[l.last[i].Addr] = true
 	}
-	room := most
+	room := most // for others
 	for i := range endpoints {
-		if _, wasUsed := stays[endpoints[i].Addr]; wasUsed && room > 0 {
-			stays[endpoints[i].Addr] = true
+		if used[endpoints[i].Addr] {
 			room--
 		}
 	}
 	chosen := make([]Endpoint, 0, most)
 	for _, e := range endpoints {
-		if !stays[e.Addr] {
+		if !used[e.Addr] {
 			if room == 0 {
 				continue
 			}

@@ -213,6 +213,7 @@ func TestTell(t *testing.T) {
 		{findings{others: map[string]int{"tri": 2}}, nil},
 		{findings{others: map[string]int{"tri": 2}, malformed: bad, usable: usable}, []string{"malformed=2", "other_protocols=map[tri:2]", "usable=1"}},
 		{findings{isCut: true, usable: usable}, []string{"instances_at_most=10000"}},
+		{findings{malformed: bad, overrides: bad}, []string{"malformed=2", "malformed_overrides=2"}},
 	} {
 		log.text.Reset()
 		f.tell(&step.found)
