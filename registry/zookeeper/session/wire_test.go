@@ -257,6 +257,26 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// measured is a reader that refuses to fill more memory at a time than it has filled before, beyond the first part.
+type measured struct{ filled int }
+
+func (m *measured) Read(b []byte) (int, error) {
+	if len(b) > max(m.filled, firstPart) {
+		return 0, io.ErrShortBuffer
+	}
+	m.filled += len(b)
+	return len(b), nil
+}
+
+// TestMemoryGrows: memory for a message at most doubles as its bytes arrive.
+func TestMemoryGrows(t *testing.T) {
+	for _, size := range []int{0, 1, firstPart, firstPart + 1, 10 * firstPart} {
+		if b, err := readBody(new(measured), size); err != nil || len(b) != size {
+			t.Errorf("%d of %d bytes, %v", len(b), size, err)
+		}
+	}
+}
+
 // TestGreeting: what a client says first, and which answers of a server it accepts.
 func TestGreeting(t *testing.T) {
 	const id, zxid = 1 << 40, 1 << 41
