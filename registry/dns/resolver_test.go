@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -72,6 +73,25 @@ func FuzzNote(f *testing.F) {
 			t.Fatalf("%v is kept for %v, want %v", m.GoString(), whole.lowest, lowestOf(&m))
 		}
 	})
+}
+
+// TestLocalhost: no name server is asked for the names of this host.
+func TestLocalhost(t *testing.T) {
+	r := resolver{func(context.Context, string, string) (net.Conn, error) {
+		t.Error("a name server is asked")
+		return nil, io.EOF
+	}}
+	for _, host := range []string{"localhost", "LOCALHOST."} {
+		a, err := r.lookup(t.Context(), host)
+		if err != nil || len(a.Addrs) == 0 || a.TTL != maxTTL || !a.OfHost || a.IPv4Err != nil || len(a.Targets) > 0 {
+			t.Errorf("%s: %+v, %v", host, a, err)
+		}
+		for _, ip := range a.Addrs {
+			if !ip.IsLoopback() {
+				t.Errorf("%s: %v", host, ip)
+			}
+		}
+	}
 }
 
 // TestNoteName checks that the name with IPv6 addresses is the one in the question,

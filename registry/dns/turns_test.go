@@ -65,6 +65,28 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// TestTurnsGivenUp: a lookup that is given up while it waits keeps no other one from beginning.
+func TestTurnsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, turns := range map[string]*Turns{"for the beginning": newTurns(1, 2), "for the end of others": newTurns(2, 1)} {
+			end, err := turns.begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), turnTime/2)
+			if _, err := turns.begin(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+			end()
+			synctest.Wait()
+			if n := len(turns.begun) + len(turns.inFlight); n != 0 {
+				t.Errorf("%s: %d turns were not given back", name, n)
+			}
+		}
+	})
+}
+
 // TestTurnsOfHangingNames: names of which nothing is heard do not keep others from being looked up.
 func TestTurnsOfHangingNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
