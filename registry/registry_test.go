@@ -190,6 +190,13 @@ func TestCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readable := t.TempDir() + "/readable"
+	if err := os.Mkdir(readable, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := modeOf(t, dir), modeOf(t, readable); got != want {
+		t.Errorf("the folder is %v, want %v", got, want)
+	}
 	names := []string{"compute", "a/b", "..", ".", "../../up", "with space", "ü"}
 	for i, name := range names {
 		for revision := range 5 { // the newest wins
@@ -215,6 +222,15 @@ func TestCache(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, rec, ok)
 		}
 	}
+}
+
+func modeOf(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode()
 }
 
 // TestCacheFiles: a cache that is closed has no file open.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 )
 
@@ -400,9 +401,16 @@ func TestCloseBesideAccept(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { _, err := d.Accept(); accepted <- err }()
-		for range 1000 { // both wait for the lock
-			runtime.Gosched()
-		}
+		eventually.True(t, "both to wait for the lock", func() bool {
+			stacks := make([]byte, 1<<20)
+			waiting := 0
+			for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+				if strings.Contains(stack, "sync.(*Mutex).Lock") && strings.Contains(stack, ".(*Listener).") {
+					waiting++
+				}
+			}
+			return waiting == 2
+		})
 		d.mu.Unlock()
 		_ = c.SetDeadline(time.Now().Add(timeout))
 		if err := c.Hear(Ready); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +287,62 @@ func TestStreamEnds(t *testing.T) {
 				sink.WaitAddrs("10.0.0.1:80")
 			}
 			e.expect(t, 2, map[string]int{"a": 2, "b": 2, "c": 2})
+		})
+	}
+}
+
+// TestEndedWatch: a watch that etcd ends lists again, and opens on its stream again. Etcd keeps a watch whose revision was compacted, until
+// it is told to forget the watch.
+func TestEndedWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		end       *pb.WatchResponse
+		forgotten []int64
+	}{
+		"canceled":  {&pb.WatchResponse{WatchId: 1, Canceled: true, CancelReason: "why"}, nil},
+		"compacted": {&pb.WatchResponse{WatchId: 1, CompactRevision: 7}, []int64{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var forgotten []int64
+			e := startScripted(t, func(_ int, s watchStream) error {
+				for number := range int64(2) {
+					if _, err := s.asked(); err != nil {
+						return err
+					}
+					if err := s.confirm(1 + number); err != nil {
+						return err
+					}
+				}
+				c.end.Header = header()
+				if err := s.Send(c.end); err != nil {
+					return err
+				}
+				for {
+					req, err := s.Recv()
+					if err != nil {
+						return err
+					}
+					if cancel := req.GetCancelRequest(); cancel != nil {
+						forgotten = append(forgotten, cancel.WatchId)
+					}
+					if create := req.GetCreateRequest(); create != nil {
+						if err := s.confirm(3); err != nil {
+							return err
+						}
+						if err := s.put(3, serviceOf(create.Key), "10.0.0.1:80"); err != nil {
+							return err
+						}
+					}
+				}
+			})
+			r := open(t, e.addr, nil)
+			ended := registrytest.Watch(t, r, "ended")
+			ended.WaitAddrs()
+			registrytest.Watch(t, r, "stays").WaitAddrs()
+			ended.WaitAddrs("10.0.0.1:80")
+			e.expect(t, 1, map[string]int{"ended": 2, "stays": 1})
+			if !slices.Equal(forgotten, c.forgotten) {
+				t.Errorf("the watches %v were forgotten, want %v", forgotten, c.forgotten)
+			}
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestMaxBad: a service counts at most maxBad keys with bad values. One that is put right makes room for another.
+// TestMaxBad: a service counts at most maxBad keys with bad values. One that is put right, or removed, makes room for another.
 func TestMaxBad(t *testing.T) {
 	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
 	r.position.init()
@@ -44,6 +44,8 @@ func TestMaxBad(t *testing.T) {
 	expect(maxBad - 1)
 	change(keyOf(len(all)+1, "garbage"))
 	expect(maxBad)
+	s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{}, Events: []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: keyOf(1, "")}}})
+	expect(maxBad - 1)
 }
 
 // TestTooManyKeys: whoever writes more keys of a service than are read pushes out none that is known. A start uses the first keys.
