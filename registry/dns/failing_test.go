@@ -63,6 +63,37 @@ func TestFailing(t *testing.T) {
 	})
 }
 
+// TestFailingLeaves: a name that is no longer listed fails no longer.
+func TestFailingLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, source := NewFailing(), new(changing)
+		w := New(source, Options{Failing: all, Lookup: func(_ context.Context, host string) (Answer, error) {
+			if host == "a.test" {
+				return Answer{}, errors.New("no such host")
+			}
+			return Answer{Addrs: addrs("10.0.0.1"), TTL: -1}, nil
+		}})
+		defer w.Close()
+		w.Watch("s", func(*registry.Snapshot) {})
+		synctest.Wait()
+		for i, step := range []struct {
+			hosts    string
+			up       bool
+			services int
+		}{{"a.test b.test", false, 1}, {"b.test", true, 1}, {"", true, 0}} {
+			var endpoints []registry.Endpoint
+			for _, host := range strings.Fields(step.hosts) {
+				endpoints = append(endpoints, registry.Endpoint{Addr: host + ":80"})
+			}
+			source.set(endpoints...)
+			synctest.Wait()
+			if now := all.Condition(); now.Up != step.up || now.Services != step.services {
+				t.Errorf("step %d: %+v", i, now)
+			}
+		}
+	})
+}
+
 // TestEmptyAnswers: a name whose lookups succeed and find nothing any more does not resolve. Its addresses stay, and the log says
 // so once.
 func TestEmptyAnswers(t *testing.T) {

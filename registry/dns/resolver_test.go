@@ -46,6 +46,7 @@ func FuzzNote(f *testing.F) {
 				f.Fatal(err)
 			}
 			f.Add(b, uint8(3))
+			f.Add(b, uint8(0))
 		}
 	}
 	f.Fuzz(func(t *testing.T, msg []byte, size uint8) {

@@ -150,6 +150,9 @@ func TestChangedWhileRead(t *testing.T) {
 		if v, ok := m.use(f, k); !ok || v.data != "2" || reads != 2 || len(m.takeDirty()) != 1 {
 			t.Errorf("%+v, fresh %t, after %d reads", v, ok, reads)
 		}
+		if again := m.takeDirty(); len(again) > 0 {
+			t.Error("a follower looks twice for one change")
+		}
 	})
 }
 

@@ -90,13 +90,15 @@ func TestOvertaken(t *testing.T) {
 		op      int32         // the request that is overtaken, once
 		passes  int           // requests of this kind that pass before
 		other   func(s stage)
+		stays   bool // the other process has the node in the end
 	}{
-		"the node is made":                      {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", "") }, opCreate, 0, create},
-		"the nodes above are made":              {nil, opCreate, 4, func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", "") }},
-		"the node of another is changed":        {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", ""); create(s) }, opMulti, 0, set},
-		"the node of another is deleted":        {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", ""); create(s) }, opMulti, 0, func(s stage) { s.srv.Delete(s.path) }},
-		"the node is changed before it is gone": {nil, opDelete, 0, set},
-		"the node is deleted before":            {nil, opDelete, 0, func(s stage) { s.srv.Delete(s.path) }},
+		"the node is made":                      {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", "") }, opCreate, 0, create, false},
+		"the nodes above are made":              {nil, opCreate, 4, func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", "") }, false},
+		"the node of another is changed":        {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", ""); create(s) }, opMulti, 0, set, false},
+		"the node of another is deleted":        {func(s stage) { s.s.set("/dubbo/"+hello+"/providers/other", ""); create(s) }, opMulti, 0, func(s stage) { s.srv.Delete(s.path) }, false},
+		"the node is changed before it is gone": {nil, opDelete, 0, set, false},
+		"the node is deleted before":            {nil, opDelete, 0, func(s stage) { s.srv.Delete(s.path) }, false},
+		"the node is replaced before":           {nil, opDelete, 0, func(s stage) { s.srv.Delete(s.path); create(s) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Start(t)
@@ -131,8 +133,9 @@ func TestOvertaken(t *testing.T) {
 			eventually.True(t, "the record", func() bool { return srv.Owner(on.path) == id })
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
-			if err := h.Close(ctx); err != nil || srv.Owner(on.path) != -1 {
-				t.Errorf("closed: %v, the owner is %d", err, srv.Owner(on.path))
+			err = h.Close(ctx)
+			if owner := srv.Owner(on.path); err != nil || (owner > 0) != c.stays || owner == id {
+				t.Errorf("closed: %v, the owner is %d", err, owner)
 			}
 			mu.Lock()
 			defer mu.Unlock()
