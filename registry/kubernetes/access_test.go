@@ -126,4 +126,15 @@ users: [{name: v, user: {token: wrong}}, {name: u, user: {token: right, tokenFil
 		a.cert.file != "/c" || string(a.key.data) != "b" {
 		t.Errorf("%+v at %s", a, a.server)
 	}
+	r, err := New(Options{Kubeconfig: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.access.server.String() != "https://x" {
+		t.Errorf("the server is %s", r.access.server)
+	}
+	if _, err := New(Options{Kubeconfig: path + "2"}); !os.IsNotExist(err) {
+		t.Errorf("without the file: %v", err)
+	}
 }

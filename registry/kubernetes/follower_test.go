@@ -288,6 +288,9 @@ func TestInCluster(t *testing.T) {
 	if _, err := inCluster(dir); err != errNoCluster {
 		t.Errorf("outside of a pod: %v", err)
 	}
+	if _, err := New(Options{}); err != errNoCluster {
+		t.Errorf("outside of a pod, and without a kubeconfig file: %v", err)
+	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
 	if _, err := inCluster(dir); !os.IsNotExist(err) {

@@ -145,6 +145,34 @@ func TestPorts(t *testing.T) {
 	}
 }
 
+// TestSliceIndex: an index keeps nothing of a Service whose last slice has gone, or belongs to another Service.
+func TestSliceIndex(t *testing.T) {
+	x := newSliceIndex()
+	for i, step := range []struct {
+		put, of, remove string
+		want            string // the Services, and how many slices each has
+	}{
+		{put: "a", of: "s", want: "map[s:1]"}, {put: "b", of: "s", want: "map[s:2]"}, {put: "b", of: "s", want: "map[s:2]"},
+		{put: "b", of: "t", want: "map[s:1 t:1]"}, {put: "a", of: "t", want: "map[t:2]"}, {remove: "none", want: "map[t:2]"},
+		{remove: "a", want: "map[t:1]"}, {remove: "b", want: "map[]"},
+	} {
+		if step.put != "" {
+			s := new(endpointSlice)
+			s.Metadata.Name, s.Metadata.Labels = step.put, map[string]string{serviceLabel: step.of}
+			x.put(s)
+		}
+		x.remove(step.remove)
+		counts, all := make(map[string]int), 0
+		for service, of := range x.byService {
+			counts[service] = len(of)
+			all += len(of)
+		}
+		if got := fmt.Sprint(counts); got != step.want || len(x.byName) != all {
+			t.Errorf("step %d: %s, and %d by name; want %s", i, got, len(x.byName), step.want)
+		}
+	}
+}
+
 // TestTooManySlices: changes beyond the bound of a namespace are an error. Those of known slices are none.
 func TestTooManySlices(t *testing.T) {
 	named := func(name string) *endpointSlice {
