@@ -172,4 +172,9 @@ func TestFirstFailure(t *testing.T) {
 			t.Errorf("step %d: %q fails, up %t; want %q, %t", i, got, now.Up, step.want, step.up)
 		}
 	}
+	f.set(two, map[string]name{"a": bad})
+	f.forget(two)
+	if now := f.Condition(); !now.Up || now.Services != 2 {
+		t.Errorf("after the end of the watch that fails: %+v", now)
+	}
 }

@@ -186,6 +186,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestUnusable: the condition has how many endpoints can't be used, and the others are.
+func TestUnusable(t *testing.T) {
+	a := newAPI(t)
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80", "no address", "nor this one")...))
+	r := open(t, a, nil)
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	s.WaitAddrs("10.0.0.1:80")
+	if n := r.Condition().Unusable; n != 2 {
+		t.Errorf("%d endpoints can't be used, want 2", n)
+	}
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.2:80")...))
+	s.WaitAddrs("10.0.0.2:80")
+	if n := r.Condition().Unusable; n != 0 {
+		t.Errorf("%d endpoints can't be used, want none", n)
+	}
+}
+
 // TestLogOfNames: the log has names that don't resolve.
 func TestLogOfNames(t *testing.T) {
 	a := newAPI(t)
