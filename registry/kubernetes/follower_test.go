@@ -186,21 +186,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnusable: the condition has how many endpoints can't be used, and the others are.
+// TestUnusable: the condition has how many endpoints can't be used, and the others are. The log says it once, for as long as it is the same.
 func TestUnusable(t *testing.T) {
 	a := newAPI(t)
-	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80", "no address", "nor this one")...))
-	r := open(t, a, nil)
+	var log lockedBuffer
+	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	defer r.Close()
 	s := registrytest.Watch(t, r, "compute")
-	s.WaitAddrs("10.0.0.1:80")
-	if n := r.Condition().Unusable; n != 2 {
-		t.Errorf("%d endpoints can't be used, want 2", n)
-	}
-	a.set("compute", sliceOf("compute", 80, at("10.0.0.2:80")...))
-	s.WaitAddrs("10.0.0.2:80")
-	if n := r.Condition().Unusable; n != 0 {
-		t.Errorf("%d endpoints can't be used, want none", n)
+	for i, step := range []struct{ unusable, lines int }{{2, 1}, {2, 1}, {0, 1}, {2, 2}} {
+		good := fmt.Sprintf("10.0.0.%d:80", 1+i)
+		a.set("compute", sliceOf("compute", 80, at(append([]string{good}, []string{"no address", "nor this one"}[:step.unusable]...)...)...))
+		s.WaitAddrs(good)
+		if n := r.Condition().Unusable; n != step.unusable {
+			t.Errorf("step %d: %d endpoints can't be used, want %d", i, n, step.unusable)
+		}
+		if n := strings.Count(log.String(), "service can't be used as it is"); n != step.lines {
+			t.Errorf("step %d: %d lines, want %d:\n%s", i, n, step.lines, log.String())
+		}
 	}
 }
 

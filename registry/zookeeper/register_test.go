@@ -140,7 +140,8 @@ func TestRecordComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := zktest.Start(t)
-			r := storeAt(t, srv.Addr()).open(all(brief, func(o *Options) { o.Chroot = "/shop" }))
+			var log said
+			r := storeAt(t, srv.Addr()).open(all(brief, logTo(&log), func(o *Options) { o.Chroot = "/shop" }))
 			h := r.Register(at("10.0.0.1:80", 1))
 			waitState(t, h, registry.Registered)
 			path := h.(*handle).record.path()
@@ -155,6 +156,9 @@ func TestRecordComesBack(t *testing.T) {
 					eventually.True(t, "another connection", func() bool { return srv.Connections() > connections })
 				}
 				eventually.True(t, "the record", func() bool { return srv.Owner(path) > 0 && h.State() == registry.Registered })
+			}
+			if n := log.count("msg=registered"); n > 1 && name == "deleted by hand" {
+				t.Errorf("the log has it %d times", n)
 			}
 		})
 	}
