@@ -300,3 +300,15 @@ func TestListBounds(t *testing.T) {
 		})
 	}
 }
+
+// TestBounded: so many bytes may be read, one at a time, and no more.
+func TestBounded(t *testing.T) {
+	const most = 3
+	b := &bounded{r: strings.NewReader("abcd"), left: most}
+	for i := range most + 1 {
+		n, err := b.Read(make([]byte, 1))
+		if isOver := i == most; isOver != (err == errLarge) || isOver != (n == 0) {
+			t.Errorf("byte %d: %d, %v", i, n, err)
+		}
+	}
+}
