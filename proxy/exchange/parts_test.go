@@ -20,9 +20,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// onLoop calls do on a loop with a shard, whose process has memory.
+// onLoop calls do on a loop with a shard, whose process has memory. A second passes before it returns.
 func onLoop(do func(w *shard.Shard)) {
-	l := sim.New(1).Loop("a")
+	world := sim.New(1)
+	defer world.Run(time.Second)
+	l := world.Loop("a")
 	l.Do(func() {
 		cfg := config.Default()
 		w := shard.New(new(shard.Process), 0, l, slog.New(slog.DiscardHandler), 1)
