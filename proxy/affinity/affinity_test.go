@@ -51,6 +51,9 @@ func TestKeys(t *testing.T) {
 	if got := sum([]byte("v")); got != 0xa293d43641f17ec1 {
 		t.Errorf("the key of v is %#x", got)
 	}
+	if got := keys(config.Hash{Path: true}).Of(request("?x"), ""); got != 0 {
+		t.Errorf("no text has the key %#x", got)
+	}
 	if New(&config.LB{Policy: config.LBLeastPending}) != nil {
 		t.Error("a policy without keys has some")
 	}

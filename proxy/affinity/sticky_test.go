@@ -47,9 +47,15 @@ func TestStickyRequest(t *testing.T) {
 		if got := string(s.Find(req)); got != c.value {
 			t.Errorf("%q: found %q", c.headers, got)
 		}
+		before := req.Headers
 		for range 2 {
 			if s.Remove(req); lines(req.Headers) != c.rest {
 				t.Errorf("%q: left %q, want %q", c.headers, lines(req.Headers), c.rest)
+			}
+		}
+		for _, h := range before[len(req.Headers):] {
+			if h.Name != nil || h.Value != nil {
+				t.Errorf("%q: the memory of %q is kept", c.headers, h.String())
 			}
 		}
 	}
@@ -59,7 +65,7 @@ func TestStickyRequest(t *testing.T) {
 func TestStickyResponse(t *testing.T) {
 	s, session := NewSticky(&stickyConfig), stickyConfig
 	session.TTL = 0
-	const own = "Set-Cookie: srv=own; Path=/|a: b|set-cookie: SRV=c|Set-Cookie: srvx=d|set-cookie: srv"
+	const own = "Set-Cookie: srv=own; Path=/|a: b|set-cookie: SRV=c|Set-Cookie: srvx=d|set-cookie: srv|set-cookie: srv; Path=/a=b"
 	for _, c := range []struct {
 		cookies Cookies
 		want    string

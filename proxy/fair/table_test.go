@@ -94,6 +94,9 @@ func TestTableIdle(t *testing.T) {
 			for _, i := range c.working {
 				places[i].SetIdle(false)
 			}
+			if n := table.Idle(); n != len(c.idle)-len(c.working) {
+				t.Errorf("%d places are idle", n)
+			}
 			p := table.Take(source(c.newcomer), func() {})
 			got := strings.Join(*evicted, " ")
 			if got != c.evicted || (p == nil) != (c.evicted == "") || table.Taken() != len(c.held) {
@@ -102,6 +105,9 @@ func TestTableIdle(t *testing.T) {
 			for _, p := range places {
 				p.Release()
 				p.SetIdle(true) // too late
+				if p.prev != nil || p.next != nil || p.older != nil || p.newer != nil {
+					t.Error("a place that is free keeps others in memory")
+				}
 			}
 			p.Release()
 			if table.Taken() != 0 || table.all.newer != &table.all || table.all.older != &table.all {
@@ -143,8 +149,14 @@ func TestTableResize(t *testing.T) {
 	for _, p := range places[1:] {
 		p.Release()
 	}
-	if table.Take(source(1), func() {}) == nil {
+	if table.Max() != 2 || table.Take(source(1), func() {}) == nil {
 		t.Error("refused below the bound")
+	}
+	if table.Take(source(1), func() {}) != nil {
+		t.Error("a newcomer came in above the new bound")
+	}
+	if table.Resize(3); table.Max() != 3 || table.Take(source(1), func() {}) == nil {
+		t.Error("refused below a higher bound")
 	}
 }
 

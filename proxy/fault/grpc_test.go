@@ -24,6 +24,8 @@ func TestGRPC(t *testing.T) {
 		{Malformed, protocol.GRPCUnavailable}, {Loop, protocol.GRPCInternal}, {BadRequest, protocol.GRPCInternal},
 		{OfRequest(errors.New("x")), protocol.GRPCInternal},
 		{Injected.WithStatus(503), protocol.GRPCUnavailable}, {Injected.WithStatus(404), protocol.GRPCUnimplemented},
+		{Injected.WithStatus(413), protocol.GRPCResourceExhausted}, {Injected.WithStatus(431), protocol.GRPCResourceExhausted},
+		{Injected.WithStatus(501), protocol.GRPCUnimplemented},
 		{Injected.WithStatus(500), protocol.GRPCUnknown}, {Deadline.WithStatus(503), protocol.GRPCDeadlineExceeded},
 	} {
 		if got := c.f.GRPC(); got != c.want {

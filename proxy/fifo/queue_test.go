@@ -19,6 +19,7 @@ func TestQueue(t *testing.T) {
 		switch op := rng.IntN(4); {
 		case at >= 0 && op < 2:
 			nodes[i].Remove()
+			nodes[i].Remove() // a second call does nothing
 			want = slices.Delete(want, at, at+1)
 		case op == 2 && len(want) > 0:
 			if got := q.Pop(); got != want[0] {
@@ -39,6 +40,11 @@ func TestQueue(t *testing.T) {
 		}
 		if q.Empty() != (len(want) == 0) {
 			t.Fatalf("step %d: empty %v, want %v", step, q.Empty(), want)
+		}
+		for i := range nodes {
+			if in := nodes[i].Queue() == &q; in != slices.Contains(want, i) || !in && nodes[i] != (Node[int]{}) {
+				t.Fatalf("step %d: element %d waits: %t", step, i, in)
+			}
 		}
 		var got []int
 		for n := q.head; n != nil; n = n.next {

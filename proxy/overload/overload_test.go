@@ -3,6 +3,7 @@ package overload
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -134,8 +135,12 @@ func TestSampleAlloc(t *testing.T) {
 
 // TestSystem: what the system reports is plausible.
 func TestSystem(t *testing.T) {
-	if n, ok := OpenFiles(); ok && (n < 3 || n > 1000) {
+	n, ok := OpenFiles()
+	if ok && (n < 3 || n > 1000) {
 		t.Errorf("%d open files", n)
+	}
+	if dir, err := os.Stat("/proc/self/fd"); ok != (err == nil && dir.Size() > 0) {
+		t.Errorf("the open files are counted: %t", ok)
 	}
 	m := Memory()
 	if used, limit := m.Used(), m.Limit(); used < 1<<20 || used >= limit {
