@@ -28,6 +28,15 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
+// TestNothingKnown: nothing is chosen for requests of which none, or none but those that were given up, is known.
+func TestNothingKnown(t *testing.T) {
+	for _, censored := range []int64{0, 1000} {
+		if got := Best(&histogram.Distribution{Censored: censored}, &Hedges{}, usual, Choice{}); got != (Choice{}) {
+			t.Errorf("of %d that were given up: %+v", censored, got)
+		}
+	}
+}
+
 // alike reports whether choices differ by no more than rounding.
 func alike(a, b Choice) bool {
 	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(math.Abs(a), math.Abs(b)) }

@@ -18,6 +18,7 @@ func TestDescribe(t *testing.T) {
 		{gains, true, "hedges after 16 ms: 5.1% are later, and nine of ten second responses then come within 9 ms"},
 		{Choice{Delay: 1, Share: 1, With: ms, Without: ms}, true, "hedges only after 1e-06 ms: no delay would make the slowest 1% a tenth shorter"},
 		{Choice{Delay: 10 * ms, Share: 1, With: ms, Without: ms}, true, "hedges only after 10 ms: no delay would make the slowest 1% a tenth shorter"},
+		{Choice{Delay: 10500 * time.Microsecond, Share: 1, With: ms, Without: ms}, true, "hedges only after 11 ms: no delay would make the slowest 1% a tenth shorter"},
 		{Choice{Delay: 9949 * time.Microsecond, Share: 1, With: ms, Without: ms}, true, "hedges only after 9.9 ms: no delay would make the slowest 1% a tenth shorter"},
 		{gains, false, "would hedge after 16 ms: 5.1% are later, and nine of ten second responses then would come within 9 ms"},
 		{part, true, "hedges after 16 ms: 5.1% are later, of which the budget pays for 91%, and nine of ten second responses then come within 9 ms"},
