@@ -80,7 +80,7 @@ func anyCase(r *rand.Rand) (first histogram.Distribution, hedges Hedges, in Limi
 		}
 	case 1: // of other classes
 		hedges.Futile.Took = some(100)
-		hedges.Futile.Of = 90 + r.Int64N(3000)
+		hedges.Futile.Of = 20 + r.Int64N(300)
 	}
 	bound := func() time.Duration {
 		d := duration(times[r.IntN(bounds*3/4)])

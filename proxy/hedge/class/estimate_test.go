@@ -339,5 +339,9 @@ func TestChoose(t *testing.T) {
 	check("the first group again", ofA, ofB)
 	at(2*model.age, model.age+1, 1001)
 	check("too little is known of the second", ofA, choice.Choice{})
+	_, in.Max, _ = s.Estimate(2*model.age, b, whole)
+	at(3*model.age, 2*model.age+1, 1000)
+	at(3*model.age, 2*model.age+1, 1000)
+	check("they take as long as the longest delay", want(in, ofA, a), want(in, choice.Choice{}, b, c))
 	new(Set).Choose(0, 1, 1, in, nil)
 }

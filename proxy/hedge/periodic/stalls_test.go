@@ -214,9 +214,20 @@ func TestDescribePeriod(t *testing.T) {
 		{7 * time.Second, day, "every 7 s"},
 		{10_100 * time.Millisecond, day, "every 10.1 s"},
 		{time.Minute, time.Time{}, "every 60 s"},
+		{10_020 * time.Millisecond, day, "every 10 s at second 0"},
+		{10_021 * time.Millisecond, day, "every 10 s"},
+		{9_980 * time.Millisecond, day, "every 10 s at second 0"},
+		{100 * time.Millisecond, day, "every 0.1 s"},
+		{2 * time.Hour, day, "every 7200 s"},
 	} {
 		p := Period{Every: c.period, Length: 889 * time.Millisecond}
 		if got, want := p.Describe("compute", c.last), "the replicas of compute stall together "+c.want+" for 0.9 s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	for length, want := range map[time.Duration]string{54: "0.05", 56: "0.06", 160: "0.16", 204: "0.2", 249: "0.2", 250: "0.3", 1460: "1.5"} {
+		p := Period{Every: time.Minute, Length: length * time.Millisecond}
+		if got, want := p.Describe("compute", time.Time{}), "the replicas of compute stall together every 60 s for "+want+" s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -99,6 +99,7 @@ func TestJudge(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"nothing is saved":                 {{ms, 0, 63, 1}, {ms, 0, 1, 8}, {ms, 0, 15, 8}, {ms, 0, 1, 64}, {ms, 0, 1000, 64}},
 		"too little for all, not for half": {{128 * ms, ms, 90, 1}, {128 * ms, ms, 7, 8}},
+		"just enough":                      {{96 * ms, ms, 1000, 1}},
 		"enough":                           {{95 * ms, ms, 1000, 1}},
 		"enough for more":                  {{ms, 0, 64, 8}, {48 * ms, ms, 31, 8}, {48 * ms, ms, 1, 1}},
 		"enough for these, not for more":   {{ms, 0, 64, 8}, {49 * ms, ms, 1000, 8}},
