@@ -3,7 +3,9 @@ package overload
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,7 +84,7 @@ func TestReasonChanges(t *testing.T) {
 	for _, c := range []struct {
 		used   [2]int64
 		reason string
-	}{{[2]int64{90, 0}, "a"}, {[2]int64{0, 90}, "b"}, {[2]int64{91, 90}, "a"}} {
+	}{{[2]int64{90, 0}, "a"}, {[2]int64{0, 90}, "b"}, {[2]int64{91, 90}, "a"}, {[2]int64{90, 91}, "b"}, {[2]int64{90, 90}, "a"}} {
 		used = c.used
 		m.Sample()
 		if s, reason := m.State(); s != Shedding || reason != c.reason {
@@ -91,6 +93,47 @@ func TestReasonChanges(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d log lines, want one for the change of state:\n%s", n, &log)
+	}
+}
+
+// TestWorstState: the reason is a resource in the worst state, even if another one is used more by now.
+func TestWorstState(t *testing.T) {
+	used := [2]int64{95, 0}
+	m := New(Options{
+		Resources: []Resource{
+			{Name: "a", Used: func() int64 { return used[0] }, Limit: func() int64 { return 100 }},
+			{Name: "b", Used: func() int64 { return used[1] }, Limit: func() int64 { return 100 }},
+		},
+		Shed: func() {}, Logger: slog.New(slog.DiscardHandler),
+	})
+	m.Sample()
+	used = [2]int64{91, 94}
+	m.Sample()
+	if s, reason := m.State(); s != Refusing || reason != "a" {
+		t.Errorf("state %v because of %q", s, reason)
+	}
+}
+
+// TestLeastLimit: one of one is all.
+func TestLeastLimit(t *testing.T) {
+	m := New(Options{
+		Resources: []Resource{{Name: "a", Used: func() int64 { return 1 }, Limit: func() int64 { return 1 }}},
+		Shed:      func() {}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if m.Sample(); !m.Refusing() {
+		t.Error("one of one is not all")
+	}
+}
+
+// TestMemoryLimit: the limit is a tenth more than Go's, which is soft. Without one there is room for all that is possible.
+func TestMemoryLimit(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 30))
+	if got := Memory().Limit(); got != 110<<30 {
+		t.Errorf("the limit is %d", got)
+	}
+	debug.SetMemoryLimit(math.MaxInt64)
+	if got := Memory().Limit(); got < 1<<62 {
+		t.Errorf("without a limit it is %d", got)
 	}
 }
 
@@ -220,11 +263,11 @@ func TestWorkBeforeRest(t *testing.T) {
 // TestWorkNeverBlocks: a loop that says that there is work does not wait for Run, which may have ended.
 func TestWorkNeverBlocks(t *testing.T) {
 	p := newProcess()
-	for range cap(p.woken) + 1 {
+	for range 3 {
 		p.resting.Store(true)
 		p.onWork()
 	}
-	if len(p.woken) != cap(p.woken) || p.resting.Load() {
+	if len(p.woken) != 1 || p.resting.Load() {
 		t.Errorf("%d signals, resting: %v", len(p.woken), p.resting.Load())
 	}
 }
