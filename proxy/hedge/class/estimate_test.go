@@ -206,6 +206,8 @@ func TestEstimate(t *testing.T) {
 		{"their tails differ", []took{{200, first}}, []took{{180, first}, {20, far}}, 0, rankOf(194, 200, first), tail(200, 20, far), rankOf(100, 200, first),
 			rankOf(100, 180, first), float64(rankOf(50, 180, first)) / float64(rankOf(50, 200, first))},
 		{"little is known of one", []took{{200, first}}, []took{{99, far}}, 0, rankOf(194, 200, first), 0, rankOf(100, 200, first), 0, 1},
+		{"enough is known of one", []took{{200, first}}, []took{{100, far}}, 0, rankOf(194, 200, first), rankOf(97, 100, far), rankOf(100, 200, first), rankOf(50, 100, far),
+			float64(rankOf(25, 100, far)) / float64(rankOf(50, 200, first))},
 		{"hardly anything is known of one", []took{{200, first}}, []took{{3, far}}, 0, 0, 0, 0, 0, 1},
 		{"a little more is known of one", []took{{200, first}}, []took{{4, far}}, 0, rankOf(194, 200, first), 0, rankOf(100, 200, first), 0, 1},
 		{"little is known of one, and the other is like the route", []took{{200, first}}, []took{{99, far}}, first, 0, 0, 0, 0, 1},
