@@ -3,6 +3,8 @@ package forecast
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // A forecast is made of the requests of the last half minute and more: until they are enough.
@@ -52,6 +54,36 @@ func TestForecastRequests(t *testing.T) {
 		}
 		if f := r.current(begin + time.Second); f.Requests != want {
 			t.Errorf("after %v the forecast is for %d requests, want %d", begin, f.Requests, want)
+		}
+	}
+}
+
+// TestAdd: a forecast for several loops has the requests and hedges of all, and the longest of their delays.
+func TestAdd(t *testing.T) {
+	at := histogram.BucketOf(ms)
+	var all Forecast
+	for i, delay := range []time.Duration{3 * ms, 5 * ms, 4 * ms} {
+		one := Forecast{Delay: delay, Hedges: uint64(1 + i), Requests: 100}
+		one.Latency.Counts[at] = 10
+		all.Add(&one)
+	}
+	if all.Delay != 5*ms || all.Hedges != 6 || all.Requests != 300 || all.Latency.Counts[at] != 30 {
+		t.Errorf("a delay of %v, %d hedges of %d, %d latencies", all.Delay, all.Hedges, all.Requests, all.Latency.Counts[at])
+	}
+}
+
+// TestForecastsAsked: there are as many forecasts as were asked for, the delay in force first.
+func TestForecastsAsked(t *testing.T) {
+	r := shadowed(defaults(), 7*ms)
+	for most, want := range map[int]int{0: 0, 1: 1, 3: 3, 100: 1 + len(shadowDelays)} {
+		all, watched := r.Forecasts(time.Second, r.delay, most)
+		if len(all) != want || (watched.Samples() > 0) != (most > 0) {
+			t.Errorf("asked for %d: %d forecasts of %d requests", most, len(all), watched.Samples())
+		}
+		for i, f := range all {
+			if f.Current != (i == 0) || i == 0 && f.Delay != 7*ms {
+				t.Errorf("forecast %d is for %v, in force %t", i, f.Delay, f.Current)
+			}
 		}
 	}
 }
