@@ -81,6 +81,20 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestEnoughToSay: a quantile is known from so many requests on that four are beyond it.
+func TestEnoughToSay(t *testing.T) {
+	for n, want := range map[int64]string{
+		399: "too few requests that may be hedged to say yet", 400: "hedging would take 46 ms off P99 at 2.0% extra load",
+		3999: "hedging would take 46 ms off P99 at 2.0% extra load", 4000: "hedging would take 46 ms off P99 and 46 ms off P99.9 at 2.0% extra load",
+	} {
+		e := &Effect{Hedges: 2, Requests: 100}
+		e.Without.Counts[histogram.BucketOf(50*ms)], e.With.Counts[histogram.BucketOf(4*ms)] = n, n
+		if got := e.Verdict(); got != want {
+			t.Errorf("%d requests: %q, want %q", n, got, want)
+		}
+	}
+}
+
 // Overtaken primaries count with their own latency once they have ended, and as slower than
 // all until then.
 func TestEffect(t *testing.T) {

@@ -1,0 +1,108 @@
+package race
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/service"
+)
+
+// TestLearning: what a route learns of a primary that a hedge has overtaken, and of what the hedge has saved.
+func TestLearning(t *testing.T) {
+	const ms = time.Millisecond
+	const sent, overtaken, ended = 10 * ms, 30 * ms, 50 * ms
+	done, withdrawn, presumed := (*learning).onDone, (*learning).onWithdrawn, (*learning).onPresumed
+	for name, c := range map[string]struct {
+		kind            attemptKind
+		batch, streamed bool
+		hedges, refused uint8
+		end             func(l *learning, a *Attempt, now time.Duration)
+
+		censored      bool          // the primary is known to be slow, and no more
+		without, with time.Duration // its latency, and that of the response of the hedge; 0 means unknown
+		unknown       bool          // nobody learns what the hedge has saved
+	}{
+		"the application finishes the primary":  {end: done, hedges: 1, without: 40 * ms, with: 20 * ms},
+		"two hedges, and one was refused":       {end: done, hedges: 2, refused: 1, without: 40 * ms, with: 20 * ms},
+		"its end is presumed":                   {end: presumed, hedges: 1, without: 40 * ms, with: 20 * ms},
+		"the primary is withdrawn":              {end: withdrawn, hedges: 1, censored: true, with: 20 * ms, unknown: true},
+		"all hedges were refused":               {end: done, hedges: 1, refused: 1, censored: true, with: 20 * ms},
+		"all were refused, and it is withdrawn": {end: withdrawn, hedges: 1, refused: 1, censored: true, with: 20 * ms},
+		"the response is a stream":              {end: done, hedges: 1, streamed: true, censored: true, with: 20 * ms},
+		"a stream, and it is withdrawn":         {end: withdrawn, hedges: 1, streamed: true, censored: true, with: 20 * ms},
+		"no hedge":                              {end: done, censored: true},
+		"a batch request":                       {end: done, hedges: 1, batch: true},
+		"a hedge":                               {end: done, kind: hedgeAttempt, hedges: 1},
+		"a hedge that is withdrawn":             {end: withdrawn, kind: hedgeAttempt, hedges: 1},
+		"a hedge whose end is presumed":         {end: presumed, kind: hedgeAttempt, hedges: 1},
+		"a retry":                               {end: done, kind: retryAttempt, hedges: 1},
+	} {
+		route := hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms, Max: 2}, 1)
+		r := &Race{Entry: Entry{Service: &service.Service{}, Policy: &Policy{HedgeRoute: route}, Batch: c.batch}, Launched: 1}
+		l, a := &r.learning, &r.attempts[0]
+		l.race, l.streamed, r.hedging.sent, r.hedging.refused = r, c.streamed, c.hedges, c.refused
+		a.race, a.kind, a.visit.sent = r, c.kind, sent
+		l.onOvertaken(a, overtaken)
+		c.end(l, a, ended)
+		e := route.Effect(ended)
+		without, known := e.Without.Quantile(1)
+		if (e.Without.Censored == 1) != c.censored || known != (c.without > 0) || (without-c.without).Abs() > ms {
+			t.Errorf("%s: the primary takes %v, %d are censored", name, without, e.Without.Censored)
+		}
+		with, known := e.With.Quantile(1)
+		if known != (c.with > 0) || (with-c.with).Abs() > ms {
+			t.Errorf("%s: the response comes after %v", name, with)
+		}
+		for range 1000 {
+			route.Savings.Judge(ended, ms, 0)
+		}
+		if all := route.Effect(ended).OneIn == 1; all != c.unknown {
+			t.Errorf("%s: one in %d decisions may hedge", name, route.Effect(ended).OneIn)
+		}
+	}
+}
+
+// TestLearnedOfResponses: a route learns the latency of primaries that respond, but not of batch requests, retries and hedges. Those
+// whose time is up count as slower than all.
+func TestLearnedOfResponses(t *testing.T) {
+	const ms = time.Millisecond
+	for _, batch := range []bool{false, true} {
+		for kind, counts := range map[attemptKind]bool{primaryAttempt: !batch, retryAttempt: false, hedgeAttempt: false} {
+			route := hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms}, 1)
+			r := &Race{Entry: Entry{Service: &service.Service{}, Policy: &Policy{HedgeRoute: route}, Batch: batch}}
+			a := &Attempt{race: r, kind: kind}
+			r.learning.race, a.visit.sent = r, 10*ms
+			r.learning.onResponse(a, 15*ms)
+			r.learning.onLate(a, 20*ms)
+			d := route.Latencies.Primaries.Distribution(20 * ms)
+			if took, _ := d.Quantile(.5); (d.Samples() == 2) != counts || (d.Censored == 1) != counts || counts && (took-5*ms).Abs() > ms {
+				t.Errorf("batch %t, kind %d: %d latencies, %d of them censored, the other %v", batch, kind, d.Samples(), d.Censored, took)
+			}
+		}
+	}
+}
+
+// held is a Carrier that holds memory for an attempt.
+type held struct {
+	Carrier
+	bytes int
+}
+
+func (h held) Buffered(*Attempt) int { return h.bytes }
+
+// TestBuffered: a race holds what its attempts hold, and the best of the bad responses.
+func TestBuffered(t *testing.T) {
+	r := &Race{Launched: 2}
+	if n := r.Buffered(); n != 0 {
+		t.Errorf("%d bytes before the attempts are sent", n)
+	}
+	r.attempts[0].carrier, r.attempts[1].carrier, r.attempts[2].carrier = held{bytes: 5}, held{bytes: 7}, held{bytes: 100}
+	if n := r.Buffered(); n != 12 {
+		t.Errorf("%d bytes, want 12", n)
+	}
+	r.best = &Response{Held: 30}
+	if n := r.Buffered(); n != 42 {
+		t.Errorf("%d bytes with a response, want 42", n)
+	}
+}
