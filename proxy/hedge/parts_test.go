@@ -174,3 +174,22 @@ func TestWindowOfChoice(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowOfCensored: if the slow requests are given up, it is the share of these that must have changed.
+func TestWindowOfCensored(t *testing.T) {
+	const before, now = 10 * time.Second, 40 * time.Second
+	for inThousand, want := range map[int]int64{40: 7000, 100: 2000, 10: 2000} {
+		var e Estimator
+		feed := func(at time.Duration, n, censored int) {
+			observe(&e, n-censored, at, ms)
+			for range censored {
+				e.Censor(at)
+			}
+		}
+		feed(before, 5000, 200)
+		feed(now, 2000, 2*inThousand)
+		if all, _, ok := e.primaryLatencies(now); !ok || all.Samples() != want {
+			t.Errorf("of 1000 now %d are given up, and 40 were before: made of %d, want %d", inThousand, all.Samples(), want)
+		}
+	}
+}

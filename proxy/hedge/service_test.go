@@ -52,6 +52,11 @@ func TestDecide(t *testing.T) {
 		{"past the deadline", func(s *Service, r *Route, q *Question) { q.Left = -ms }, Deadline},
 		{"less than a median left", func(s *Service, r *Route, q *Question) { q.Left = 3 * ms }, Deadline},
 		{"a median left", func(s *Service, r *Route, q *Question) { q.Left = 5 * ms }, Open},
+		{"exactly a median left", func(s *Service, r *Route, q *Question) { _, q.Left, _ = r.Latencies.estimateOf(0, 0) }, Open},
+		{"a moment less than a median left", func(s *Service, r *Route, q *Question) {
+			_, q.Left, _ = r.Latencies.estimateOf(0, 0)
+			q.Left--
+		}, Deadline},
 		{"budget spent", func(s *Service, r *Route, q *Question) {
 			for s.Retry(0) {
 			}

@@ -1,0 +1,154 @@
+package hedge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge/choice"
+)
+
+// TestDelaysOf: which delay a request of a class has, and within which limits.
+func TestDelaysOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(p *Policy)
+		best   choice.Choice // of the route
+		short  time.Duration // of requests that take 1 ms
+		long   time.Duration // of those that take 10 ms
+		none   time.Duration // of requests without a class
+	}{
+		"a quantile":                           {func(p *Policy) { p.Quantile = .97 }, choice.Choice{}, 2 * ms, 20 * ms, 10 * ms},
+		"a least delay":                        {func(p *Policy) { p.Quantile, p.MinDelay = .97, 5*ms }, choice.Choice{}, 5 * ms, 20 * ms, 10 * ms},
+		"a longest delay":                      {func(p *Policy) { p.Quantile, p.MaxDelay = .97, 15*ms }, choice.Choice{}, 2 * ms, 15 * ms, 10 * ms},
+		"usually longer than that":             {func(p *Policy) { p.Quantile, p.MaxDelay = .97, 5*ms }, choice.Choice{}, 2 * ms, 20 * ms, 5 * ms},
+		"a time":                               {func(p *Policy) { p.Delay = 3 * ms }, choice.Choice{}, 3 * ms, 3 * ms, 3 * ms},
+		"the shortest time":                    {func(p *Policy) { p.Delay = 1 }, choice.Choice{}, 1, 1, 1},
+		"auto, nothing is chosen":              {func(*Policy) {}, choice.Choice{}, 2 * ms, 20 * ms, 10 * ms},
+		"auto":                                 {func(*Policy) {}, choice.Choice{Delay: 7 * ms}, 2 * ms, 20 * ms, 7 * ms},
+		"a quantile, and a choice from before": {func(p *Policy) { p.Quantile = .97 }, choice.Choice{Delay: 7 * ms}, 2 * ms, 20 * ms, 10 * ms},
+	} {
+		p := auto()
+		c.change(p)
+		r := NewRoute(*p, 1)
+		learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
+		r.Delays.best.Choice = c.best
+		r.delayOfSize(cacheAge, 100)
+		now := 2 * cacheAge
+		class := r.Latencies.ClassOf(now, nil, 100)
+		for what, of := range map[string][2]time.Duration{
+			"short": {r.Delays.Of(now, class), c.short}, "long": {r.delayOfSize(now, 10_000), c.long}, "without a class": {r.Delays.Of(now, 0), c.none},
+		} {
+			if !within(of[0], of[1], .13) {
+				t.Errorf("%s: the delay of %s requests is %v, want %v", name, what, of[0], of[1])
+			}
+		}
+		again := max(r.Delays.Of(now, class), minAskInterval)
+		if got := r.Delays.Again(now, class); got != again {
+			t.Errorf("%s: asked again after %v, want %v", name, got, again)
+		}
+		for _, hedges := range []int{1, 3} {
+			r.Policy.Max = hedges
+			if got := r.Delays.HeadHold(now, class); got != time.Duration(1+hedges)*again {
+				t.Errorf("%s: with %d hedges heads are held for %v", name, hedges, got)
+			}
+		}
+	}
+}
+
+// TestDrawPaid: for which part of the requests the budget pays, by the choice for the class or for the route.
+func TestDrawPaid(t *testing.T) {
+	const draws = 10_000
+	for name, c := range map[string]struct {
+		best  choice.Choice
+		class bool // the request has a class with a delay of its own, of which nothing is chosen
+		want  float64
+	}{
+		"nothing is chosen":     {choice.Choice{}, false, 1},
+		"all":                   {choice.Choice{Delay: ms, Share: 1}, false, 1},
+		"a quarter":             {choice.Choice{Delay: ms, Share: .25}, false, .25},
+		"none":                  {choice.Choice{Delay: ms}, false, 0},
+		"nothing for the class": {choice.Choice{Delay: ms}, true, 1},
+	} {
+		r := NewRoute(*auto(), 1)
+		learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
+		r.Delays.best.Choice = c.best
+		class := r.Latencies.ClassOf(cacheAge, nil, 100)
+		if !c.class {
+			class = 0
+		}
+		paid := 0.0
+		for range draws {
+			if r.Delays.DrawPaid(cacheAge, class) {
+				paid += 1. / draws
+			}
+		}
+		if c.want == 1 && paid < 1-1e-9 || paid < c.want-.02 || paid > c.want+.02 {
+			t.Errorf("%s: %v are paid for, want %v", name, paid, c.want)
+		}
+	}
+}
+
+// TestChooseAgain: a choice is made anew after a second, or once the requests have doubled, and it needs a thousand of them.
+func TestChooseAgain(t *testing.T) {
+	type step struct {
+		after          time.Duration
+		n              int
+		took           time.Duration
+		known, changed bool
+	}
+	for name, steps := range map[string][]step{
+		"many requests": {
+			{0, 999, ms, false, false}, {ms, 998, 2 * ms, false, false}, {ms, 1, 2 * ms, true, true}, // 1998
+			{ms, 1997, 3 * ms, true, false}, {ms, 1, 3 * ms, true, true}, // 3996
+			{time.Second - 1, 100, 6 * ms, true, false}, {1, 0, 6 * ms, true, true}, // a second later
+			{time.Hour, 999, ms, false, true}, // what was known is old
+		},
+		"few at first": {{0, 10, ms, false, false}, {ms, 690, ms, false, false}, {ms, 300, ms, true, true}},
+	} {
+		r := NewRoute(*auto(), 1)
+		now := time.Hour
+		for i, c := range steps {
+			before := r.Delays.Best()
+			now += c.after
+			observe(&r.Latencies.Primaries, c.n, now, c.took)
+			r.Delays.Choose(now)
+			best := r.Delays.Best()
+			if best.Known() != c.known || best != before != c.changed {
+				t.Errorf("%s, step %d: %+v, before %+v", name, i, best, before)
+			}
+		}
+	}
+}
+
+// TestWindowAfterDrop: once latencies have clearly dropped, the best delay is made of the last second, unless no hedge would have
+// helped the slow requests of before.
+func TestWindowAfterDrop(t *testing.T) {
+	const before, now = 11 * time.Second, 14 * time.Second
+	for name, c := range map[string]struct {
+		quick  int // in the last second
+		futile int // of 2000 slow ones before
+		want   int64
+	}{
+		"they have dropped": {500, 0, 500}, "too few to say": {499, 0, 2499}, "no hedge helps the slow ones": {500, 2000, 2500}, "no hedge helps some of the slow ones": {500, 100, 500},
+	} {
+		var e Estimator
+		observe(&e, 2000, before, 20*ms)
+		for range c.futile {
+			e.Futile(before, 20*ms)
+		}
+		observe(&e, c.quick, now, ms)
+		all, futile, ok := e.primaryLatencies(now)
+		if !ok || all.Samples() != c.want {
+			t.Errorf("%s: made of %d, want %d", name, all.Samples(), c.want)
+		}
+		if inWindow := int64(c.futile); c.want < 2000 && futile.Samples() != 0 || c.want > 2000 && futile.Samples() != inWindow {
+			t.Errorf("%s: %d futile ones among them", name, futile.Samples())
+		}
+	}
+	for n, want := range map[int]bool{999: false, 1000: true} {
+		var e Estimator
+		observe(&e, n, now, ms)
+		if _, _, ok := e.primaryLatencies(now); ok != want {
+			t.Errorf("%d requests are enough: %t", n, ok)
+		}
+	}
+}
