@@ -110,3 +110,30 @@ func TestSubsetHealth(t *testing.T) {
 		t.Error("the subset with all targets unhealthy differs from that with none")
 	}
 }
+
+// TestHashOfVersions: sidecars of other versions choose the same subsets, and the same endpoints for a key.
+func TestHashOfVersions(t *testing.T) {
+	for x, want := range map[uint64]uint64{1: 0x5692161d100b05e5, 0xdeadbeef: 0x4e062702ec929eea, 1 << 63: 0x25c26ea579cea98a} {
+		if got := mix(x); got != want {
+			t.Errorf("mix of %#x: %#x, want %#x", x, got, want)
+		}
+	}
+	for node, want := range map[string]uint64{"": 0x5eeff74b1ce51d18, "api-1": 0xe5830aa3c2032f50} {
+		if got := hash(node, "10.0.0.1:15006"); got != want {
+			t.Errorf("hash for the node %q: %#x, want %#x", node, got, want)
+		}
+	}
+	for n, want := range map[int][]string{1: {"10.0.0.10:15006"}, 3: {"10.0.0.10:15006", "10.0.0.13:15006", "10.0.0.15:15006"}} {
+		if got := subsetAddrs(replicas(20), n, "api-1"); !slices.Equal(got, want) {
+			t.Errorf("a subset of %d: %q, want %q", n, got, want)
+		}
+	}
+	heavy := replicas(20)
+	heavy[7].Weight, heavy[8].Unhealthy, heavy[9].Unhealthy = 30, true, true
+	if got := subsetAddrs(heavy, 19, "api-1"); len(got) != 19 || slices.Contains(got, heavy[8].Addr) == slices.Contains(got, heavy[9].Addr) {
+		t.Errorf("of all but one, unhealthy ones come last: %q", got)
+	}
+	if got := subsetAddrs(heavy, 1, "api-1"); !slices.Equal(got, []string{heavy[7].Addr}) {
+		t.Errorf("an endpoint with a large weight is not the first: %q", got)
+	}
+}
