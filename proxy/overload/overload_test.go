@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -163,6 +164,32 @@ func TestRefusingIsFresh(t *testing.T) {
 	}
 	if s, _ := p.State(); s != Normal {
 		t.Errorf("state %v", s)
+	}
+}
+
+// TestFreshSample: a sample refuses connections until it is too old.
+func TestFreshSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess()
+		p.used = 95
+		p.Sample()
+		p.used = 0
+		if time.Sleep(fresh - 1); !p.Refusing() {
+			t.Error("a fresh sample does not count")
+		}
+		if time.Sleep(1); p.Refusing() {
+			t.Error("a sample that is too old refuses a connection")
+		}
+	})
+}
+
+// TestReleasedMemory: memory that Go has given back to the system is not in use.
+func TestReleasedMemory(t *testing.T) {
+	debug.FreeOSMemory()
+	used := Memory().Used()
+	total := [...]metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	if metrics.Read(total[:]); used > int64(total[0].Value.Uint64()) {
+		t.Errorf("%d bytes are used, of all that Go has ever had", used)
 	}
 }
 
