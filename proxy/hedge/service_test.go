@@ -101,6 +101,10 @@ func TestDecide(t *testing.T) {
 			if s.Tokens(0) != tokens || s.InFlight() != inFlight {
 				t.Errorf("%v tokens and %d in flight, want %v and %d", s.Tokens(0), s.InFlight(), tokens, inFlight)
 			}
+			counts := Counts{Hedges: map[Gate]uint64{Open: 1}[c.want]}
+			if counts.Gates[c.want] = 1; r.Counts != counts {
+				t.Errorf("counted %+v, want %+v", r.Counts, counts)
+			}
 		})
 	}
 }

@@ -157,3 +157,34 @@ func TestMoments(t *testing.T) {
 		}
 	}
 }
+
+// TestHalvedDistance: a period is found where the latest stalls are two beats apart.
+func TestHalvedDistance(t *testing.T) {
+	h := new(history)
+	for _, n := range []time.Duration{0, 1, 3, 4, 6} {
+		h.replay(100*time.Millisecond, time.Second+n*10*time.Second)
+	}
+	if p := h.Period(h.now); p.Every != 10*time.Second || p.Seen != 5 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestMeanLength: the length of a stall is that of all in the period on average, the latest one among them.
+func TestMeanLength(t *testing.T) {
+	h := new(history)
+	for i := range time.Duration(5) {
+		h.replay((1+i)*100*time.Millisecond, time.Second+i*10*time.Second)
+	}
+	if p := h.Period(h.now); p.Length != 300*time.Millisecond {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestHiccupAfterPeriod: a short silence does not bring back a period that is over.
+func TestHiccupAfterPeriod(t *testing.T) {
+	h := new(history).replay(100*time.Millisecond, beats(seeded(1), 5, 10*time.Second, 0, 0)...)
+	h.replay(30*time.Millisecond, h.now+time.Minute)
+	if h.replay(30*time.Millisecond, h.now+time.Second); h.found != 1 || h.over != 1 || h.Period(h.now).Every != 0 {
+		t.Errorf("found %d times, over %d times", h.found, h.over)
+	}
+}

@@ -40,3 +40,93 @@ func TestProbeEvery(t *testing.T) {
 		t.Errorf("no probe: phase %d, limit %d of %d", l.phase, l.Value(), whole)
 	}
 }
+
+// TestBase: the estimate without a queue follows the latency below the limit by a part of the difference, and at the limit only
+// downwards.
+func TestBase(t *testing.T) {
+	const before = float64(10 * ms)
+	for _, c := range []struct {
+		mean    time.Duration
+		reached bool
+		want    float64
+	}{
+		{42 * ms, false, before + float64(ms)}, {10 * ms, false, before}, {9680 * time.Microsecond, false, before - float64(10*time.Microsecond)},
+		{42 * ms, true, before}, {10 * ms, true, before}, {9680 * time.Microsecond, true, before - float64(10*time.Microsecond)},
+	} {
+		l := &Limit{phase: steady, limit: 100, base: before, latency: before, probeIn: probeEvery}
+		w := window(c.mean)
+		w.Reached = c.reached
+		if l.Update(w); l.base != c.want || !c.reached && l.Value() != 100 {
+			t.Errorf("a latency of %v, at the limit %t: %v, limit %d; want %v", c.mean, c.reached, time.Duration(l.base), l.Value(), time.Duration(c.want))
+		}
+	}
+}
+
+// TestProbes: what a probe makes of the latencies before it and in it, how soon the next one follows, and which windows it takes.
+func TestProbes(t *testing.T) {
+	for name, c := range map[string]struct {
+		half    time.Duration // the latency at half the limit; it was 10 ms before
+		base    time.Duration // the estimate before
+		value   int           // the limit, which was 100
+		want    time.Duration // the estimate after
+		probeIn int
+	}{
+		"a queue":                 {5 * ms, 8 * ms, 50, 5 * ms, probeSoon},
+		"a queue, and a low base": {5 * ms, 4 * ms, 50, 4 * ms, probeSoon},
+		"no queue":                {6 * ms, 8 * ms, 100, 6 * ms, probeEvery},
+		"slower":                  {9 * ms, 7 * ms, 100, 9 * ms, probeSoon},
+		"hardly slower":           {10 * ms, 8 * ms, 100, 10 * ms, probeEvery},
+	} {
+		l := &Limit{phase: steady, limit: 100, base: float64(c.base), latency: float64(10 * ms), previous: float64(10 * ms), probeIn: 1}
+		l.Update(window(12 * ms)) // the less unusual of two counts
+		for i, want := range []phase{draining, measuring, refilling} {
+			if l.phase != want || (l.Value() == 50) != (want != refilling) && c.value != 50 {
+				t.Errorf("%s: window %d has phase %d, limit %d", name, i, l.phase, l.Value())
+			}
+			l.Update(window(c.half))
+		}
+		if l.phase != steady || l.Value() != c.value || l.base != float64(c.want) || l.probeIn != c.probeIn {
+			t.Errorf("%s: phase %d, limit %d, estimate %v, the next one after %d", name, l.phase, l.Value(), time.Duration(l.base), l.probeIn)
+		}
+	}
+}
+
+// TestLengths: how long windows last, by their latency and what they are for.
+func TestLengths(t *testing.T) {
+	for _, c := range []struct {
+		phase   phase
+		latency time.Duration
+		want    time.Duration
+	}{
+		{steady, ms, minLength}, {steady, 25 * ms, minLength}, {steady, 50 * ms, 200 * ms}, {steady, 20 * time.Second, maxLength},
+		{starting, 50 * ms, minLength}, {starting, 100 * ms, 200 * ms}, {measuring, 50 * ms, 600 * ms}, {measuring, ms, measureFactor * minLength},
+		{draining, 50 * ms, 200 * ms}, {refilling, 50 * ms, 200 * ms},
+	} {
+		if got := (&Limit{phase: c.phase, latency: float64(c.latency)}).Length(); got != c.want {
+			t.Errorf("phase %d, a latency of %v: %v, want %v", c.phase, c.latency, got, c.want)
+		}
+	}
+}
+
+// TestFewResponses: a window goes on until it has enough responses, or has lasted for too long. Then a probe is given up.
+func TestFewResponses(t *testing.T) {
+	for _, c := range []struct {
+		phase    phase
+		answers  int
+		elapsed  time.Duration
+		ends     bool
+		then     phase
+		measured bool
+	}{
+		{steady, minResponses - 1, maxLength - 1, false, steady, false}, {steady, minResponses, ms, true, steady, true},
+		{measuring, measureFactor*minResponses - 1, maxLength - 1, false, measuring, false}, {measuring, measureFactor * minResponses, ms, true, refilling, true},
+		{steady, minResponses - 1, maxLength, true, steady, false}, {measuring, minResponses, maxLength, true, steady, false},
+		{starting, 0, maxLength, true, starting, false}, {draining, 0, maxLength, true, steady, false}, {refilling, 0, maxLength, true, steady, false},
+	} {
+		l := &Limit{phase: c.phase, limit: 100, base: float64(ms), latency: float64(ms), probeIn: probeEvery, beforeProbe: float64(ms)}
+		ends := l.Update(Window{Elapsed: c.elapsed, Answers: c.answers, Latency: time.Duration(c.answers) * 2 * ms})
+		if ends != c.ends || l.phase != c.then || (l.latency == float64(2*ms)) != c.measured {
+			t.Errorf("%+v: ends %t, phase %d, latency %v", c, ends, l.phase, time.Duration(l.latency))
+		}
+	}
+}
