@@ -136,6 +136,7 @@ func TestForecastOfUseless(t *testing.T) {
 		{"hedges save little", false, false, false, 6*ms + ms/64, 50, 250},
 		{"hedges save little, and attempts are reset", false, true, false, 6*ms + ms/64, requests, requests},
 		{"hedges never come first, and attempts are reset", false, true, false, 5*ms + ms/2, 50, 250},
+		{"hedges are useless, and save little", true, false, false, 6*ms + ms/64, requests / 64, requests/64 + 1},
 		{"hedges save much", true, false, false, 50 * ms, 50, requests},
 		{"hedges save much, and attempts are reset", true, true, false, 50 * ms, 50, requests},
 		{"late requests are cut off", true, false, true, 50 * ms, 50, requests},
@@ -414,5 +415,23 @@ func TestLookAgain(t *testing.T) {
 	}
 	if fired > 500 {
 		t.Errorf("the timer fires %d times", fired)
+	}
+}
+
+// TestNoteEvery: a primary is noted some time after the one before.
+func TestNoteEvery(t *testing.T) {
+	s := New(defaults())
+	for _, c := range []struct {
+		at   time.Duration
+		want bool
+	}{{0, false}, {model.noteEvery - 1, false}, {model.noteEvery, true}, {2*model.noteEvery - 1, false}, {2 * model.noteEvery, true}, {time.Hour, true}, {time.Hour + model.noteEvery - 1, false}} {
+		var w Watch
+		got := s.Sent(c.at, &w, 1)
+		if got {
+			s.Note(c.at, &w, false)
+		}
+		if got != c.want || w.Follows() != c.want {
+			t.Errorf("at %v a primary is noted: %t", c.at, got)
+		}
 	}
 }

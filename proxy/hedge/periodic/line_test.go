@@ -143,29 +143,31 @@ func TestGoesOn(t *testing.T) {
 // TestMoments: when a stall is expected, and when a period is over, to the nanosecond.
 func TestMoments(t *testing.T) {
 	const s = time.Second
-	p := Period{Every: 10 * s, Length: s, Last: 100 * s, Jitter: s / 10}
+	p := Period{Every: 10 * s, Length: s, Last: 103 * s, Jitter: s / 10}
 	for at, want := range map[time.Duration]bool{
-		110*s - p.Jitter - 1: false, 110*s - p.Jitter: true, 110*s + p.Length + p.Jitter - 1: true, 110*s + p.Length + p.Jitter: false,
+		113*s - p.Jitter - 1: false, 113*s - p.Jitter: true, 113*s + p.Length + p.Jitter - 1: true, 113*s + p.Length + p.Jitter: false,
 	} {
 		if got := p.expects(at); got != want {
 			t.Errorf("at %v a stall is expected: %t", at, got)
 		}
 	}
-	for at, want := range map[time.Duration]bool{130*s + p.Jitter + p.Length: false, 130*s + p.Jitter + p.Length + 1: true} {
+	for at, want := range map[time.Duration]bool{133*s + p.Jitter + p.Length: false, 133*s + p.Jitter + p.Length + 1: true} {
 		if got := p.over(at); got != want {
 			t.Errorf("at %v it is over: %t", at, got)
 		}
 	}
 }
 
-// TestHalvedDistance: a period is found where the latest stalls are two beats apart.
-func TestHalvedDistance(t *testing.T) {
-	h := new(history)
-	for _, n := range []time.Duration{0, 1, 3, 4, 6} {
-		h.replay(100*time.Millisecond, time.Second+n*10*time.Second)
-	}
-	if p := h.Period(h.now); p.Every != 10*time.Second || p.Seen != 5 {
-		t.Errorf("%+v", p)
+// TestDistances: a period is found where only the two latest stalls are a beat apart, or where these are two beats apart.
+func TestDistances(t *testing.T) {
+	for _, beats := range [][]time.Duration{{0, 2, 3, 5, 6}, {0, 1, 3, 4, 6}} {
+		h := new(history)
+		for _, n := range beats {
+			h.replay(100*time.Millisecond, time.Second+n*10*time.Second)
+		}
+		if p := h.Period(h.now); p.Every != 10*time.Second || p.Seen != 5 {
+			t.Errorf("stalls at the beats %d: %+v", beats, p)
+		}
 	}
 }
 
