@@ -122,3 +122,25 @@ func TestUsual(t *testing.T) {
 		t.Errorf("after %d loads of 0, and one of %d: %v, want 1", 2*model.usual, model.usual, u.Load())
 	}
 }
+
+// TestLearned: latencies are counted until their samples are halved, which the next latency does, too.
+func TestLearned(t *testing.T) {
+	c := &Curve{}
+	for range model.halfSamples {
+		c.Learn(0, 20, 3)
+	}
+	all := float64(min(model.halfSamples, int(model.remembered)))
+	if got := c.quartiles[3].samples; got != all {
+		t.Errorf("%v samples, want %v", got, all)
+	}
+	c.Learn(model.half, 20, 3)
+	if got := c.quartiles[3].samples; got != all/2+1 {
+		t.Errorf("%v samples after they were halved, want %v", got, all/2+1)
+	}
+	// Of a level of which nothing is known, a higher one says how slow it is.
+	for l, want := range map[Level]bool{0: true, 3: true, 4: false} {
+		if slower, known := c.slower(model.half, l); slower != 0 || known != want {
+			t.Errorf("level %d: slower %v, known %t", l, slower, known)
+		}
+	}
+}

@@ -124,11 +124,12 @@ func TestChooseAgain(t *testing.T) {
 func TestWindowAfterDrop(t *testing.T) {
 	const before, now = 11 * time.Second, 14 * time.Second
 	for name, c := range map[string]struct {
-		quick  int // in the last second
-		futile int // of 2000 slow ones before
-		want   int64
+		quick    int // in the last second
+		censored int // then
+		futile   int // of 2000 slow ones before
+		want     int64
 	}{
-		"they have dropped": {500, 0, 500}, "too few to say": {499, 0, 2499}, "no hedge helps the slow ones": {500, 2000, 2500}, "no hedge helps some of the slow ones": {500, 100, 500},
+		"they have dropped": {500, 0, 0, 500}, "one of them is given up": {499, 1, 0, 500}, "too few to say": {499, 0, 0, 2499}, "no hedge helps the slow ones": {500, 0, 2000, 2500}, "no hedge helps some of the slow ones": {500, 0, 100, 500},
 	} {
 		var e Estimator
 		observe(&e, 2000, before, 20*ms)
@@ -136,6 +137,9 @@ func TestWindowAfterDrop(t *testing.T) {
 			e.Futile(before, 20*ms)
 		}
 		observe(&e, c.quick, now, ms)
+		for range c.censored {
+			e.Censor(now)
+		}
 		all, futile, ok := e.primaryLatencies(now)
 		if !ok || all.Samples() != c.want {
 			t.Errorf("%s: made of %d, want %d", name, all.Samples(), c.want)
@@ -149,6 +153,28 @@ func TestWindowAfterDrop(t *testing.T) {
 		observe(&e, n, now, ms)
 		if _, _, ok := e.primaryLatencies(now); ok != want {
 			t.Errorf("%d requests are enough: %t", n, ok)
+		}
+	}
+}
+
+// TestInherit: a reload keeps whether heads are held, and the last known tail of a class unless the quantile has changed.
+func TestInherit(t *testing.T) {
+	for _, quantile := range []float64{.97, .9} {
+		p := auto()
+		p.Quantile = .97
+		last := NewRoute(*p, 1)
+		learn(last, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
+		known := last.delayOfSize(cacheAge, 100)
+		last.Heads.Followed()
+		p.Quantile = quantile
+		r := NewRoute(*p, 1)
+		r.Inherit(last)
+		now := 2 * cacheAge
+		for range 200 {
+			r.Latencies.Censor(now, r.Latencies.ClassOf(now, nil, 100))
+		}
+		if got := r.delayOfSize(now, 100); (got == known) != (quantile == .97) || !r.Heads.Hold() {
+			t.Errorf("quantile %v: the delay is %v and was %v, heads are held: %t", quantile, got, known, r.Heads.Hold())
 		}
 	}
 }

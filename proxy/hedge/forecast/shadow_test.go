@@ -435,3 +435,27 @@ func TestNoteEvery(t *testing.T) {
 		}
 	}
 }
+
+// TestNotedOfSlowClass: a hedge of a quick request takes as long as the request of a slow class that was noted would have, if it
+// were of the quick one. Requests that were cut off are among those that are watched.
+func TestNotedOfSlowClass(t *testing.T) {
+	r := &route{Shadow: New(defaults()), delay: 30 * ms, slower: 20}
+	for i := range time.Duration(100) {
+		r.serve(i*10*ms, 20*ms)
+	}
+	r.slower, r.delay = 1, 5*ms
+	w := Watch{Watched: true, Asked: 905 * ms}
+	r.send(900*ms, &w, 9, false)
+	r.end(950*ms, &w, false)
+	cut := Watch{Watched: true, Left: ms}
+	r.send(960*ms, &cut, 9, false)
+	r.end(961*ms, &cut, true)
+	all, watched := r.Forecasts(time.Second, r.delay, 1)
+	if n := watched.Samples(); n != 102 || watched.Censored != 1 {
+		t.Errorf("%d are watched, of which %d were cut off", n, watched.Censored)
+	}
+	f := &all[0]
+	if quick := f.Latency.Samples() - int64(f.Latency.LaterThan(7*ms)*102+.5); quick != 1 || f.Latency.Censored != 1 {
+		t.Errorf("%d requests would be quick, %d cut off", quick, f.Latency.Censored)
+	}
+}
