@@ -401,3 +401,23 @@ func TestRemovedEndpointJudged(t *testing.T) {
 		t.Errorf("%d ejected, counted %v", s.peers.health.ejected, s.peers.health.counts)
 	}
 }
+
+// TestEjectionsCounted: what reports say of ejections, and of the attempts that led to them.
+func TestEjectionsCounted(t *testing.T) {
+	s := Set{Outlier: outlier.Rules{Consecutive: 2, Base: time.Second, MaxEjected: 1}}
+	s.Update(numbered(2, even))
+	e := s.At(0)
+	e.Judge(0, true)
+	e.Judge(0, false)
+	if failed, good := e.Streak(0); failed != 1 || good != 1 || e.Ejections() != 0 || s.Ejections() != [outlier.Reasons]uint64{} {
+		t.Errorf("%d failed in a row, %d were good, ejected %d times", failed, good, e.Ejections())
+	}
+	e.Judge(0, false)
+	if failed, _ := e.Streak(0); failed != 2 || e.Ejections() != 1 || s.Ejections() != [outlier.Reasons]uint64{outlier.ByConsecutive: 1} {
+		t.Errorf("%d failed in a row, ejected %d times, %v in all", failed, e.Ejections(), s.Ejections())
+	}
+	e.Judge(time.Second, false) // the probe
+	if e.Ejections() != 2 || s.Ejections() != [outlier.Reasons]uint64{outlier.ByConsecutive: 2} || s.At(1).Ejections() != 0 {
+		t.Errorf("ejected %d times after the probe, %v in all", e.Ejections(), s.Ejections())
+	}
+}
