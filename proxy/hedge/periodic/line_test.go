@@ -160,7 +160,7 @@ func TestMoments(t *testing.T) {
 
 // TestDistances: a period is found where only the two latest stalls are a beat apart, or where these are two beats apart.
 func TestDistances(t *testing.T) {
-	for _, beats := range [][]time.Duration{{0, 2, 3, 5, 6}, {0, 1, 3, 4, 6}} {
+	for _, beats := range [][]time.Duration{{0, 2, 3, 5, 6}, {0, 1, 3, 4, 6}, {0, 1, 2, 4, 6}} {
 		h := new(history)
 		for _, n := range beats {
 			h.replay(100*time.Millisecond, time.Second+n*10*time.Second)
