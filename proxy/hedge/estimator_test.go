@@ -54,6 +54,10 @@ func TestWindowForgets(t *testing.T) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 100, 10*time.Second, fresh)
 		}, 10 * time.Second, fresh},
+		{"just enough recent samples: the short window", func(e *Estimator) {
+			observe(e, 150, 4*time.Second, old)
+			observe(e, 100, 14*time.Second, fresh)
+		}, 14 * time.Second, fresh},
 		{"too few recent samples: the long window", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 50, 14*time.Second, fresh)

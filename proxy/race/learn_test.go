@@ -4,7 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/service"
 )
 
@@ -104,5 +108,27 @@ func TestBuffered(t *testing.T) {
 	r.best = &Response{Held: 30}
 	if n := r.Buffered(); n != 42 {
 		t.Errorf("%d bytes with a response, want 42", n)
+	}
+}
+
+// resets is a Socket that counts how often it is reset.
+type resets struct {
+	loop.Socket
+	n int
+}
+
+func (r *resets) Reset() { r.n++ }
+
+// TestDiscardedSource: the body of a response that is a stream, and that nobody takes, is discarded with its connection and memory.
+func TestDiscardedSource(t *testing.T) {
+	for name, discard := range map[string]func(s *StreamSource){
+		"closed": (*StreamSource).Close, "refused": func(s *StreamSource) { s.Refuse(fault.Malformed) },
+	} {
+		socket := &resets{}
+		s := &StreamSource{Socket: socket, Buffer: new(bytebufferpool.ByteBuffer)}
+		if discard(s); socket.n != 1 || s.Buffer != nil {
+			t.Errorf("%s: the socket is reset %d times, memory is kept: %t", name, socket.n, s.Buffer != nil)
+		}
+		discard(&StreamSource{}) // a body that would be fetched
 	}
 }

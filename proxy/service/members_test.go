@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/affinity"
@@ -113,5 +114,29 @@ func TestDialFailed(t *testing.T) {
 		if logs := strings.Contains(log.String(), "endpoint=10.0.0.1:1 error=refused"); logs != c.logs || logs != (log.Len() > 0) {
 			t.Errorf("%v: the log has %q", c.err, log.String())
 		}
+	}
+}
+
+// TestWaits: how long an attempt has waited for its slot.
+func TestWaits(t *testing.T) {
+	s, l := newTestService(t)
+	s.Admission.slots.Limit.Store(1)
+	s.Admission.slots.MaxQueue.Store(5)
+	var first, second Place
+	if got := s.Admission.Admit(&first, &Ask{}); got != SlotGranted || !first.HasSlot() || first.Waits(l.Now()) != 0 {
+		t.Errorf("the first one: %d, has a slot: %t", got, first.HasSlot())
+	}
+	if got := s.Admission.Admit(&second, &Ask{}); got != SlotQueued || second.HasSlot() {
+		t.Errorf("the second one: %d, has a slot: %t", got, second.HasSlot())
+	}
+	l.now += time.Second
+	if got := second.Waits(l.Now()); got != time.Second || first.Waits(l.Now()) != 0 {
+		t.Errorf("it waits for %v", got)
+	}
+	if used, queued := s.Shared.SlotsInUse(); used != 1 || queued != 1 {
+		t.Errorf("%d slots in use, %d wait", used, queued)
+	}
+	if got := s.Admission.Withdraw(&second); got != time.Second || second.Waits(l.Now()) != 0 || s.Admission.Withdraw(&first) != 0 {
+		t.Errorf("it has waited for %v", got)
 	}
 }

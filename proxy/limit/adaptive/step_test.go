@@ -130,3 +130,23 @@ func TestFewResponses(t *testing.T) {
 		}
 	}
 }
+
+// TestStart: at first the limit doubles with each window in which it was reached, until the latency rises.
+func TestStart(t *testing.T) {
+	l := New()
+	for i, c := range []struct {
+		mean    time.Duration
+		reached bool
+		value   int
+		phase   phase
+	}{
+		{10 * ms, false, initial, starting}, {10 * ms, true, 2 * initial, starting}, {13500 * time.Microsecond, true, 4 * initial, starting},
+		{13501 * time.Microsecond, true, 4 * initial, steady},
+	} {
+		w := window(c.mean)
+		w.Reached = c.reached
+		if l.Update(w); l.Value() != c.value || l.phase != c.phase {
+			t.Errorf("window %d: limit %d, phase %d, want %d and %d", i, l.Value(), l.phase, c.value, c.phase)
+		}
+	}
+}
