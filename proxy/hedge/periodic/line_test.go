@@ -190,3 +190,21 @@ func TestHiccupAfterPeriod(t *testing.T) {
 		t.Errorf("found %d times, over %d times", h.found, h.over)
 	}
 }
+
+// TestFarFromBeat: a stall that is further from its beat than a sixteenth of the period does not belong to it, and changes nothing.
+// One that is nearer does, although it is too far for the jitter.
+func TestFarFromBeat(t *testing.T) {
+	for off, belongs := range map[time.Duration]bool{-640: false, -610: true, 610: true, 640: false} {
+		h := new(history)
+		for i := range time.Duration(8) {
+			at := time.Second + i*10*time.Second
+			if i == 2 {
+				at += off * time.Millisecond
+			}
+			h.replay(100*time.Millisecond, at)
+		}
+		if p := h.Period(h.now); (p.Every == 10*time.Second && p.Seen == 7) == belongs {
+			t.Errorf("off by %d ms: %+v", off, p)
+		}
+	}
+}
