@@ -103,12 +103,14 @@ func TestTimelineGrows(t *testing.T) {
 		every time.Duration
 		want  int
 	}{{time.Second, minNoted}, {10 * ms, 256}, {ms, 2048}, {100 * time.Microsecond, maxNoted}} {
-		var l timeline
-		for i := range 10_000 {
-			l.add(time.Duration(i)*c.every, 1, false)
-		}
-		if len(l.ring) != c.want {
-			t.Errorf("one each %v: %d in the ring, want %d", c.every, len(l.ring), c.want)
+		for _, start := range []time.Duration{0, time.Hour} {
+			var l timeline
+			for i := range 10_000 {
+				l.add(start+time.Duration(i)*c.every, 1, false)
+			}
+			if len(l.ring) != c.want {
+				t.Errorf("one each %v from %v on: %d in the ring, want %d", c.every, start, len(l.ring), c.want)
+			}
 		}
 	}
 }
