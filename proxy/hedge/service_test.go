@@ -109,6 +109,20 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestDecideSeldom: where hedges save nothing, one in many requests has one nevertheless.
+func TestDecideSeldom(t *testing.T) {
+	s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
+	observe(&r.Latencies.Primaries, 1000, 0, 4*ms)
+	neverSave(r)
+	oneIn := r.Savings.worth.OneIn()
+	for i := range 3 * oneIn {
+		got := s.Decide(0, r, &q)
+		if want := (i+1)%oneIn == 0; (got == Open) != want || !want && got != Useless {
+			t.Errorf("decision %d: %v", i, got)
+		}
+	}
+}
+
 func TestDecideWithoutSamples(t *testing.T) {
 	s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
 	q.Left = 1

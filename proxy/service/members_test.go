@@ -140,3 +140,57 @@ func TestWaits(t *testing.T) {
 		t.Errorf("it has waited for %v", got)
 	}
 }
+
+// TestSpareAsk: without a limit each request has a slot, but for what its caller has sent as a hedge: that needs an endpoint with
+// spare capacity.
+func TestSpareAsk(t *testing.T) {
+	s, _ := newTestService(t)
+	ask := func(by Ask, want AdmitResult) {
+		t.Helper()
+		if got := s.Admission.Admit(new(Place), &by); got != want {
+			t.Errorf("%+v: %d, want %d", by, got, want)
+		}
+	}
+	ask(Ask{}, SlotGranted)
+	ask(Ask{Spare: true}, SlotRefused)
+	ask(Ask{Spare: true, Stream: true}, SlotRefused)
+	withEndpoints(s, &noConnections{}, &noConnections{})
+	ask(Ask{Spare: true}, SlotGranted)
+	s.Admission.slots.Limit.Store(1)
+	ask(Ask{Stream: true}, SlotGranted)
+	if used, _ := s.Shared.SlotsInUse(); used != 0 {
+		t.Errorf("a stream has taken %d slots", used)
+	}
+}
+
+// TestUnusedGrant: a slot that was passed to a loop where no request waits any more is free again.
+func TestUnusedGrant(t *testing.T) {
+	for c := range classes {
+		s, _ := newTestService(t)
+		s.Admission.slots.Limit.Store(2)
+		s.Admission.slots.InUse.Store(2)
+		s.Admission.queue.granted[c] = 1
+		s.Admission.dispatchQueued()
+		if used, _ := s.Shared.SlotsInUse(); used != 1 || s.Admission.queue.granted[c] != 0 {
+			t.Errorf("class %d: %d slots in use", c, used)
+		}
+	}
+}
+
+// TestRetriesInTurn: while primaries wait too, each fourth slot is for a retry.
+func TestRetriesInTurn(t *testing.T) {
+	var q admissionQueue
+	var primary, retry Place
+	q.primary.Add(&primary.node, &primary, 0)
+	for range 3 {
+		if q.next(online) != &primary {
+			t.Error("a retry that does not wait gets a slot")
+		}
+	}
+	q.retry.Add(&retry.node, &retry, 0)
+	for i := range 3 * retryEvery {
+		if got := q.next(online); (got == &retry) != (i%retryEvery == retryEvery-1) || got != &retry && got != &primary {
+			t.Errorf("slot %d is for a retry: %t", i, got == &retry)
+		}
+	}
+}

@@ -284,8 +284,15 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("loop %d: %d endpoints of version %d", i, s.Set.Len(), s.Version)
 		}
 	}
+	before := [2]*Endpoint{services[0].Set.At(0).Ext.(*Endpoint), services[0].Set.At(1).Ext.(*Endpoint)}
+	if before[0].ID == before[1].ID || before[0].retired || before[1].retired {
+		t.Errorf("endpoints %d and %d, retired %t and %t", before[0].ID, before[1].ID, before[0].retired, before[1].retired)
+	}
 	shared.Update(first.Again(), "")
 	loops[0].runPosts()
+	if before[0].retired || !before[1].retired {
+		t.Errorf("retired: %t and %t, want the second endpoint, which is gone", before[0].retired, before[1].retired)
+	}
 	if s := services[0]; s.Set.Len() != 1 || s.Set.At(0).Addr != "a" {
 		t.Errorf("%d endpoints: one is down", s.Set.Len())
 	}
