@@ -144,6 +144,13 @@ func TestWindowAfterDrop(t *testing.T) {
 		if !ok || all.Samples() != c.want {
 			t.Errorf("%s: made of %d, want %d", name, all.Samples(), c.want)
 		}
+		stalled := 3 * ms
+		if c.quick+c.censored < int(minRecent) {
+			stalled = 60 * ms
+		}
+		if got := e.StallAfter(now, auto()); !near(got, stalled) {
+			t.Errorf("%s: an endpoint is stalled after %v, want %v", name, got, stalled)
+		}
 		if inWindow := int64(c.futile); c.want < 2000 && futile.Samples() != 0 || c.want > 2000 && futile.Samples() != inWindow {
 			t.Errorf("%s: %d futile ones among them", name, futile.Samples())
 		}

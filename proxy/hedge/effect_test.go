@@ -76,6 +76,12 @@ func TestVerdict(t *testing.T) {
 	if got, want := both.Verdict(), "hedging would take 40 ms off P99.9 at 2.7% extra load"; got != want {
 		t.Errorf("two routes: %q, want %q", got, want)
 	}
+	for _, oneIn := range []int{1, 64, 8} {
+		both.Add(&Effect{OneIn: oneIn})
+	}
+	if both.OneIn != 64 {
+		t.Errorf("one in %d decisions may hedge where the fewest may, want one in 64", both.OneIn)
+	}
 	if got, want := new(Effect).Verdict(), "too few requests that may be hedged to say yet"; got != want {
 		t.Errorf("no request: %q, want %q", got, want)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/valyala/bytebufferpool"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -93,7 +95,7 @@ func TestAlias(t *testing.T) {
 			if date := protocol.Find(res.Headers, "date"); string(date[:3]) != "now" || &date[0] != &res.date[0] {
 				t.Errorf("%d: the date is that of another", i)
 			}
-			if res.Size() != len("NameValuebody")+len("Date")+shard.DateLen || res.Buffered() >= alone || !res.Shares() {
+			if res.Size() != len("NameValuebody")+len("Date")+shard.DateLen || res.Buffered() >= alone || res.Buffered() <= res.Held || !res.Shares() {
 				t.Errorf("%d: %d bytes, %d held, %d by one alone", i, res.Size(), res.Buffered(), alone)
 			}
 		}
@@ -103,6 +105,18 @@ func TestAlias(t *testing.T) {
 		if p.Shard.Uncounted != 0 {
 			t.Errorf("%v: %d bytes are held after the release", order, p.Shard.Uncounted)
 		}
+	}
+}
+
+// TestSizeOfStream: a response that is a stream is as long as what has arrived of it.
+func TestSizeOfStream(t *testing.T) {
+	p := newResponses()
+	res := p.New()
+	res.HeadBuffer = p.Shard.Buffers.GetRoom(100)
+	res.HeadBuffer.B = append(res.HeadBuffer.B, "head"...)
+	res.Source = &StreamSource{Buffer: &bytebufferpool.ByteBuffer{B: []byte("body!")}}
+	if n := res.Size(); n != 9 {
+		t.Errorf("%d bytes, want 9", n)
 	}
 }
 
