@@ -71,18 +71,20 @@ func TestDrawPaid(t *testing.T) {
 		r := NewRoute(*auto(), 1)
 		learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
 		r.Delays.best.Choice = c.best
-		class := r.Latencies.ClassOf(cacheAge, nil, 100)
-		if !c.class {
-			class = 0
-		}
-		paid := 0.0
-		for range draws {
-			if r.Delays.DrawPaid(cacheAge, class) {
-				paid += 1. / draws
+		for _, size := range []int{100, 10_000} {
+			class := r.Latencies.ClassOf(cacheAge, nil, size)
+			if !c.class {
+				class = 0
 			}
-		}
-		if c.want == 1 && paid < 1-1e-9 || paid < c.want-.02 || paid > c.want+.02 {
-			t.Errorf("%s: %v are paid for, want %v", name, paid, c.want)
+			paid := 0.0
+			for range draws {
+				if r.Delays.DrawPaid(cacheAge, class) {
+					paid += 1. / draws
+				}
+			}
+			if c.want == 1 && paid < 1-1e-9 || paid < c.want-.02 || paid > c.want+.02 {
+				t.Errorf("%s: %v of %d bytes are paid for, want %v", name, paid, size, c.want)
+			}
 		}
 	}
 }
@@ -183,5 +185,57 @@ func TestInherit(t *testing.T) {
 		if got := r.delayOfSize(now, 100); (got == known) != (quantile == .97) || !r.Heads.Hold() {
 			t.Errorf("quantile %v: the delay is %v and was %v, heads are held: %t", quantile, got, known, r.Heads.Hold())
 		}
+	}
+}
+
+// TestLongestDelay: a class that usually takes as long as the longest delay has no longer one.
+func TestLongestDelay(t *testing.T) {
+	p := auto()
+	p.Quantile = .97
+	r := NewRoute(*p, 1)
+	learn(r, 1000, 0, map[int]time.Duration{100: ms, 10_000: 10 * ms})
+	c := r.Latencies.ClassOf(cacheAge, nil, 10_000)
+	_, median, _ := r.Latencies.estimateOf(cacheAge, c)
+	for longest, clamped := range map[time.Duration]bool{median: true, median - 1: false} {
+		r.Policy.MaxDelay = longest
+		if got := r.Delays.Of(cacheAge, c); (got == longest) != clamped || !clamped && got < 2*longest-longest/4 {
+			t.Errorf("the longest delay is %v, the median %v: the delay is %v", longest, median, got)
+		}
+	}
+}
+
+// TestChooseOvertaken: a choice counts the primaries that a hedge has overtaken with the latencies of those that finished
+// nevertheless.
+func TestChooseOvertaken(t *testing.T) {
+	var without [2]time.Duration
+	for i, finished := range []bool{false, true} {
+		r := NewRoute(*auto(), 1)
+		observe(&r.Latencies.Primaries, 2000, 0, ms)
+		for range 50 {
+			r.Latencies.Censor(0, 0)
+			r.Savings.Overtaken(0, 5*ms)
+			if finished {
+				r.Savings.Judge(0, 40*ms, 35*ms)
+			}
+		}
+		r.Delays.Choose(0)
+		without[i] = r.Delays.Best().Without
+	}
+	if !within(without[1], 40*ms, .15) || within(without[0], 40*ms, .5) {
+		t.Errorf("the slowest take %v if none of those overtaken has finished, and %v if they take 40 ms", without[0], without[1])
+	}
+}
+
+// TestPrimaries: each first attempt is counted, and earns its budget.
+func TestPrimaries(t *testing.T) {
+	s, r := NewService(10), NewRoute(*auto(), 1)
+	for s.Retry(0) {
+	}
+	r.Policy.Budget = .5
+	for range 3 {
+		s.Primary(0, r)
+	}
+	if r.Counts.Primaries != 3 || s.Tokens(0) != 1.5 {
+		t.Errorf("%d primaries, %v tokens", r.Counts.Primaries, s.Tokens(0))
 	}
 }
