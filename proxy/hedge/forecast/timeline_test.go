@@ -114,3 +114,17 @@ func TestTimelineGrows(t *testing.T) {
 		}
 	}
 }
+
+// TestTimelineKeeps: a ring that grows keeps what was noted.
+func TestTimelineKeeps(t *testing.T) {
+	var l timeline
+	for i := range minNoted + 1 {
+		l.note(time.Hour+time.Duration(i)*ms, uint32(i), time.Duration(1+i)*ms)
+	}
+	for i := range minNoted + 1 {
+		n := l.near(time.Hour+time.Duration(i)*ms, 1000)
+		if want := time.Duration(1+i) * ms; n == nil || (n.latency()-want).Abs() > want/30 {
+			t.Errorf("primary %d has the latency %v, want %v", i, n, want)
+		}
+	}
+}
