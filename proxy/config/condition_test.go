@@ -41,6 +41,11 @@ func TestMatchRules(t *testing.T) {
 		{`query: {a b: " c"}`, ""},
 		{`query: {a: {regex: "*"}}`, `match.query.a.regex: not a regular expression (RE2): missing argument to repetition operator: "*"`},
 		{`query: {a: b}, service: s`, "nothing can match both"},
+		{`method: [GET, ""]`, `match.method[1]: expected a method such as GET, got ""`},
+		{`method: ["a b"]`, `match.method[0]: expected a method such as GET, got "a b"`},
+		{`method: ["A\tB"], service: s`, `match.method[0]: expected a method such as GET, got "A\tB"`},
+		{`method: [get]`, `match.method[0]: expected a method such as GET, got "get"; for a Dubbo method set match.service too`},
+		{`method: [get], service: s`, "service s speaks http, and Dubbo calls can't be converted to it"},
 	} {
 		rules = append(rules, rule{`{routes: [{service: s, match: {` + r.text + `}}], services: {s: {discover: static, endpoints: ["a:1"]}}}`, r.want})
 	}

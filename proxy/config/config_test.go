@@ -115,3 +115,14 @@ func TestFileModes(t *testing.T) {
 		}
 	}
 }
+
+// TestEnforced: rules are enforced unless the file says that they are not. Without a rule every request passes.
+func TestEnforced(t *testing.T) {
+	for allow, want := range map[string]bool{
+		"{}": false, "{enforce: true}": false, "{rules: [{method: [GET]}]}": true, "{enforce: false, rules: [{method: [GET]}]}": false,
+	} {
+		if a := mustParse(t, withService("allow: "+allow)).Services["s"].Allow; a.Enforced() != want {
+			t.Errorf("%s is enforced: %t", allow, !want)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func unitHint(text string, err error, f field, t reflect.Type) string {
 // shareHint returns a hint for a share in percent.
 func shareHint(text string, f field) string {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || percent < 0 || percent > 100 || intervalEnd(f.in) != 1 || percent < 2 && !strings.HasSuffix(text, "%") {
+	if err != nil || !(percent >= 0 && percent <= 100) || intervalEnd(f.in) != 1 || percent < 2 && !strings.HasSuffix(text, "%") {
 		return ""
 	}
 	return "; " + strconv.FormatFloat(percent, 'g', -1, 64) + " percent is " + strconv.FormatFloat(percent/100, 'g', -1, 64)

@@ -117,6 +117,73 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestLoad: a file is read with the variables of the process, an overlay and further checks. One that can't be read is no
+// wrong file.
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "remora.yaml")
+	t.Setenv("REMORA_TEST_ZONE", "west")
+	if err := os.WriteFile(file, []byte("node: {zone: \"${REMORA_TEST_ZONE}\"}\nlimits: {headers: 7}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file)
+	if err != nil || c.Node.Zone != "west" || c.Limits.Headers != 7 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	var inspected *Config
+	inspect := func(c *Config, report func(path, text string)) { inspected = c }
+	c, err = LoadWith(file, &Overlay{Name: "overlay", Text: []byte("limits: {headers: 8}")}, inspect)
+	if err != nil || c.Node.Zone != "west" || c.Limits.Headers != 8 || inspected != c {
+		t.Errorf("%+v, %v", c, err)
+	}
+	_, err = Load(file, func(_ *Config, report func(path, text string)) { report("node.zone", "no such zone") })
+	if want := file + ":1:14: node.zone: no such zone"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = Load(file + ".gone")
+	if errs := (Errors)(nil); !errors.Is(err, os.ErrNotExist) || errors.As(err, &errs) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestYAMLShapes: which keys, merges and documents a file may have.
+func TestYAMLShapes(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"? loops\n: 1", ""},
+		{"node: {? id : a}", ""},
+		{"<<: {loops: 1}", ""},
+		{"<<: [{loops: 1}, {loops: x}]", ""}, // the first has the key
+		{"loops: 1\n<<: {loops: x}", ""},
+		{"<<: [{loops: x}, {loops: 1}]", `f:1:14: loops: expected a whole number, got "x"`},
+		{"<<: [{loops: 1}, 7]", "f:1:18: expected a mapping to merge"},
+		{"<<: [[{loops: 1}]]", "f:1:6: expected a mapping to merge"},
+		{"<<: 7", "f:1:5: expected a mapping to merge, as in <<: *name"},
+		{"loops: 1\n<<: [!x 1]", "f:2:6: a YAML tag is not supported; leave it out"},
+		{"~: a", "f:1:1: expected a plain name as key"},
+		{"loops: .inf", `f:1:8: loops: expected a whole number, got ".inf"`},
+		{"loops: .nan", `f:1:8: loops: expected a whole number, got ".nan"`},
+		{"loops: |\n  1", `f:1:8: loops: expected a whole number, got "1" in quotes, which makes it a string`},
+		{"loops: '1'", `f:1:8: loops: expected a whole number, got "1" in quotes, which makes it a string`},
+		{"loops: '${FOUR}'", ""},
+		{"timeouts: {idle: '1s'}", ""},
+		{"limits: {message: '64KiB'}", ""},
+		{"loops: &x 1\nlimits: {headers: *x}", ""},
+		{"loops: &x 300\nlimits: {headers: *x}", `f:1:11: loops: expected at most 256, got "300"`},
+		{"loops: 1\nlimits: &x {headers: 0}\ntimeouts: *x", "f:2:13: timeouts.headers: unknown key; did you mean header?\n" +
+			"f:2:22: limits.headers: expected at least 1, got \"0\""},
+		{"loops: 1\n...\nloops: 2", "f:3:1: a second document; expected one document per file"},
+		{"loops: 1\n---\nloops: 2\n---\nloops: 3", "f:3:1: a second document; expected one document per file"},
+		{"loops: 1\n---\n", ""},
+		{"node: {id: \"${A}${B}\"}", "f:1:12: node.id: environment variable A is not set; ${A:-value} gives a default"},
+		{"node: {id: \"${POD_IP}${B}\"}", "f:1:12: node.id: environment variable B is not set; ${B:-value} gives a default"},
+		{"node: {id: \"${EMPTY}\"}", `f:1:12: node.id: expected a name without spaces, / and @, got ""`},
+	} {
+		_, err := Parse("f", []byte(c.text), environment)
+		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || err != nil && got != c.want {
+			t.Errorf("%s\ngives %v\nwant  %s", c.text, err, c.want)
+		}
+	}
+}
+
 // TestDefaultProtocol: what endpoints speak depends on who lists them, unless the file says so.
 func TestDefaultProtocol(t *testing.T) {
 	c := mustParse(t, `

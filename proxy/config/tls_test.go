@@ -9,6 +9,9 @@ func TestServerName(t *testing.T) {
 		{"", "api.test", "10.0.0.1:443", "api.test"},
 		{"fixed.test", "api.test", "10.0.0.1:443", "fixed.test"},
 		{SNIHost, "api.test", "10.0.0.1:443", "api.test"},
+		{SNIHost, "", "10.0.0.1:443", "10.0.0.1"},
+		{"", "", "unix:/a:1", ""},
+		{"fixed.test", "", "unix:/a", "fixed.test"},
 	} {
 		s := ServiceTLS{SNI: c.sni}
 		if got := s.ServerName(c.host, c.addr); got != c.want {

@@ -427,3 +427,52 @@ func TestDirectRules(t *testing.T) {
 		{direct(`[a, a]`), `listeners[0].direct.allow[1]: "a" is listed twice`},
 	})
 }
+
+// TestOverlayRules: the keys of overlays are in the same etcd as those of the registry, and beside them.
+func TestOverlayRules(t *testing.T) {
+	overlays := func(etcd, registry string) string {
+		return `{config: {etcd: "` + etcd + `"}, registry: {etcd: {` + registry + `}}}`
+	}
+	const registry = `endpoints: ["a:1"], prefix: /remora/services`
+	checkRules(t, []rule{
+		{overlays("/remora/config", registry), ""},
+		{overlays("/remora/services2", registry), ""},
+		{overlays("", `prefix: /remora`), ""},
+		{overlays("remora/config", registry), `config.etcd: expected a path such as /remora/config, got "remora/config"`},
+		{overlays("/remora/config/", registry), "expected a path such as /remora/config"},
+		{overlays("/remora/services", registry), "config.etcd: expected another path than registry.etcd.prefix"},
+		{overlays("/remora/services/x", registry), "expected another path than registry.etcd.prefix"},
+		{overlays("/remora", registry), "expected another path than registry.etcd.prefix"},
+		{overlays("/remora/config", `prefix: /remora/services`), "config.etcd: set, but registry.etcd.endpoints is empty"},
+	})
+}
+
+// TestRegistrationRules: what is registered is a listener of the file, with an address that others can dial, and its check
+// asks what the listener leads to.
+func TestRegistrationRules(t *testing.T) {
+	of := func(register string) string {
+		return `{services: {s: {discover: static, endpoints: ["a:1"], protocol: http, tls: {sni: host}}, e: {discover: etcd}, t: {discover: static, endpoints: ["a:1"]}},
+routes: [{service: t}], registry: {etcd: {endpoints: ["a:1"]}},
+listeners: [{name: l, address: "b:1", protocol: http, service: s}, {name: m, address: "b:2", protocol: http}, {name: e, address: "b:3", protocol: http, service: e}],
+register: [` + register + `]}`
+	}
+	one := func(keys string) string { return of(`{service: r, advertise: "a:1", ` + keys + `}`) }
+	checkRules(t, []rule{
+		{one(`listener: l`), ""},
+		{one(`listener: l, check: {tcp: true}`), ""},
+		{one(`listener: l, check: {http: /, port: 1}`), ""},
+		{one(`listener: l, check: {http: /}`), "register[0].check: contradicts tls.sni: host of service s: a check is no request"},
+		{one(`listener: l, check: {grpc: /}`), "register[0].check: contradicts tls.sni: host of service s"},
+		{one(`listener: m`), ""},
+		{one(`listener: m, check: {tcp: true}`), `register[0].check: listener "m" has no service, so there is nothing to check`},
+		{one(`listener: e`), ""},
+		{one(`listener: e, check: {tcp: true}`), "register[0].check: service e has no static endpoints, so there is nothing to check"},
+		{one(`listener: n, check: {tcp: true}`), `register[0].listener: there is no listener "n"; expected one of l, m, e`},
+		{of(`{service: r, listener: l}`), `register[0].advertise: expected host:port, got ""`},
+		{of(`{service: r, listener: l, advertise: "a:0"}`), "register[0].advertise: expected a port from 1 to 65535"},
+		{of(`{listener: l, advertise: "a:1"}`), "register[0].service: expected the name under which others find the service"},
+		{of(`{service: a/b, listener: l, advertise: "a:1"}`), "register[0].service: expected the name under which others find the service"},
+		{of(`{service: r, listener: l, advertise: "a:1"}, {service: r, listener: m, advertise: "a:1"}`), "register[1]: register[0] registers the same"},
+		{of(`{service: r, listener: l, advertise: "a:1"}, {service: r, listener: l, advertise: "a:2"}, {service: q, listener: l, advertise: "a:1"}`), ""},
+	})
+}

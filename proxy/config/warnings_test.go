@@ -13,6 +13,9 @@ func TestWarnings(t *testing.T) {
 	service := func(name string) string {
 		return "  " + name + ": {discover: static, endpoints: [\"" + name + ":1\"]}\n"
 	}
+	foreign := func(at, key string) string {
+		return "f:" + at + ": warning: routes[2]." + key + ": has a variable of another proxy, which is sent as it stands; expected a placeholder such as {peer}"
+	}
 	for _, c := range []struct{ text, want string }{
 		{listener + "services:\n" + service("a"), ""},
 		{"loops: 1\n", "f:1:1: warning: listeners: missing; without a listener no request reaches the sidecar"},
@@ -28,6 +31,13 @@ func TestWarnings(t *testing.T) {
 		{"listeners: [{name: l, address: \"127.0.0.1:1\", protocol: http, service: a, allow: {}, forwarded: {strip: []}}]\nservices:\n" + service("a"), ""},
 		{listener + "services:\n  a: {discover: static, endpoints: [\"a:1\"], retry: {on: }}\n",
 			"f:3:53: warning: services.a.retry.on: empty, as if it were left out"},
+		{routed + "services:\n" + service("a") + "routes:\n- {service: a, match: {path: /a*}}\n- {service: a, match: {prefix_text: /b*}}\n" +
+			"- {service: a, request_headers: {set: {a: $host}, add: {b: \"%REQ(:path)%\"}}, response_headers: {set: {c: \"%[src]\"}, add: {d: \"%AB%\"}}}\n",
+			"f:5:30: warning: routes[0].match.path: * stands for itself; the paths below a prefix match without it\n" +
+				"f:6:37: warning: routes[1].match.prefix_text: * stands for itself; the paths below a prefix match without it\n" +
+				foreign("7:43", "request_headers.set.a") + "\n" + foreign("7:60", "request_headers.add.b") + "\n" +
+				foreign("7:106", "response_headers.set.c") + "\n" + foreign("7:126", "response_headers.add.d")},
+		{routed + "services:\n" + service("a") + "routes: [{service: a, match: {path: /a}, request_headers: {set: {a: $h, b: 5% x%, c: \"%A%\", d: $1x}}}]\n", ""},
 	} {
 		cfg, err := Parse("f", []byte(c.text), environment)
 		if err != nil {

@@ -53,3 +53,14 @@ func TestZooKeeperRegistrations(t *testing.T) {
 		{of("dubbo", `zookeeper: {servers: ["10.0.0.1:2181"], services: [{service: a, version: '1,2'}]}`), `register[0].service: has version "1,2"`},
 	})
 }
+
+// TestZooKeeperServices: what endpoints of a service in ZooKeeper speak follows from its records, which are of Dubbo unless
+// the file says otherwise.
+func TestZooKeeperServices(t *testing.T) {
+	c := mustParse(t, `registry: {zookeeper: {servers: ["10.0.0.1:2181"], services: [{service: a, protocol: tri}, {service: b, protocol: rest}, {service: c}]}}`)
+	for name, want := range map[string]string{"a": ProtocolGRPC, "b": ProtocolHTTP, "c": ProtocolDubbo, "d": ProtocolDubbo} {
+		if s := c.Registry.ZooKeeper().Of(name); s.Service != name || s.Speaks() != want {
+			t.Errorf("the endpoints of %s: %+v, which speak %s; want %s", name, s, s.Speaks(), want)
+		}
+	}
+}
