@@ -189,7 +189,7 @@ func TestHistoryAtRest(t *testing.T) {
 // TestFirstRequest: a sidecar without traffic says how to send some.
 func TestFirstRequest(t *testing.T) {
 	const services = "\nservices: {app: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: http}, " +
-		"raw: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: tcp}}"
+		"raw: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: tcp}, calls: {discover: static, endpoints: [\"10.0.0.1:1\"], protocol: dubbo}}"
 	for yaml, want := range map[string]string{
 		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: http, service: app}]`:                                                                                                   "curl -i http://127.0.0.1:15001/",
 		`listeners: [{name: a, address: "0.0.0.0:15001", protocol: http}]` + "\nroutes: [{match: {host: app, path: /v1}, service: app}]":                                                     "curl -i -H 'Host: app' 'http://127.0.0.1:15001/v1'",
@@ -197,6 +197,10 @@ func TestFirstRequest(t *testing.T) {
 		`listeners: [{name: a, address: "unix:/run/a", protocol: http, service: app}, {name: b, address: "127.0.0.1:15002", protocol: http, service: app}]`:                                  "curl -i http://127.0.0.1:15002/",
 		`listeners: [{name: a, address: "[::1]:15001", protocol: http}]` + "\nroutes: [{service: app}]":                                                                                      "curl -i 'http://[::1]:15001/'",
 		`listeners: [{name: a, address: "127.0.0.1:15001", protocol: tcp, service: raw}]`:                                                                                                    "",
+		`listeners: [{name: a, address: "127.0.0.1:0", protocol: http, service: app}]`:                                                                                                       "",
+		`listeners: [{name: a, address: "[::]:1", protocol: http, service: app, tls: {cert: c, key: k}}]`:                                                                                    "curl -i https://127.0.0.1:1/",
+		`listeners: [{name: a, address: "127.0.0.1:1", protocol: http}]` + "\nroutes: [{match: {path: \"/a'b\"}, service: app}, {match: {prefix_text: /p}, service: app}]":                   "curl -i 'http://127.0.0.1:1/p'",
+		`listeners: [{name: a, address: "127.0.0.1:1", protocol: http}]` + "\nroutes: [{match: {service: x}, service: calls}, {match: {header: {x: y}}, service: app}]":                      "",
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(yaml+services), func(string) (string, bool) { return "", false })
 		if err != nil {
@@ -255,6 +259,24 @@ func TestMillisecondsOfService(t *testing.T) {
 			t.Errorf("%d requests of %s, want %d", got, service, want)
 		}
 	}
+}
+
+// TestMillisecondsOfMany: at most four services are watched at a time. Those of one more are refused.
+func TestMillisecondsOfMany(t *testing.T) {
+	services := ""
+	for i := range 5 {
+		services += fmt.Sprintf("  s%d: {discover: static, endpoints: [\"10.0.9.9:1\"]}\n", i)
+	}
+	s := newSidecar(t, "listeners: [{name: egress, address: \"127.0.0.1:15001\", protocol: http, service: s0}]\nservices:\n"+services)
+	for i := range 4 {
+		decode[Milliseconds](s, fmt.Sprintf("/milliseconds?service=s%d", i))
+	}
+	const want = "the milliseconds of 4 other services are being watched\n"
+	if status, body := s.get("/milliseconds?service=s4"); status != http.StatusServiceUnavailable || body != want {
+		t.Errorf("one more: %d %s", status, body)
+	}
+	decode[Milliseconds](s, "/milliseconds?service=s3")
+	decode[Milliseconds](s, "/milliseconds")
 }
 
 // TestListenerErrorsFormat: programs find the errors of each listener.
