@@ -102,6 +102,49 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// TestEditsOfRoutes: each change of messages alone makes edits, and a route without one has none.
+func TestEditsOfRoutes(t *testing.T) {
+	for _, c := range []struct {
+		route                   string
+		given                   bool
+		host, request, response string // of a message with the header a: 1
+	}{
+		{`service: s`, false, "", "", ""},
+		{`service: s, match: {path: /}, rewrite: {path: /a}`, false, "", "", ""},
+		{`service: s, rewrite: {host: b}`, true, "b", "a: 1", "a: 1"},
+		{`service: s, request_headers: {remove: [A]}`, true, "", "", "a: 1"},
+		{`service: s, request_headers: {set: {A: "2"}}`, true, "", "A: 2", "a: 1"},
+		{`service: s, request_headers: {add: {A: "2"}}`, true, "", "a: 1, A: 2", "a: 1"},
+		{`service: s, response_headers: {remove: [A]}`, true, "", "a: 1", ""},
+		{`service: s, response_headers: {add: {b: "2"}}`, true, "", "a: 1", "a: 1, b: 2"},
+		{`respond: {status: 204}`, false, "", "", ""},
+		{`respond: {headers: {A: "2"}}`, true, "", "a: 1", "A: 2"},
+	} {
+		_, plans := parseRoutes(t, "{"+c.route+"}")
+		e := NewEdits(&plans[0])
+		if e == nil || !c.given {
+			if (e != nil) != c.given {
+				t.Errorf("%s: edits %+v", c.route, e)
+			}
+			continue
+		}
+		edited := func(h *HeaderEdits) string {
+			hs, _ := h.Apply(request("h/", "a: 1").Headers, &Values{}, nil)
+			if h.Given() != (len(hs) != 1 || string(hs[0].Value) != "1") {
+				t.Errorf("%s: given %t", c.route, h.Given())
+			}
+			var all []string
+			for _, h := range hs {
+				all = append(all, string(h.Name)+": "+string(h.Value))
+			}
+			return strings.Join(all, ", ")
+		}
+		if req, res := edited(&e.Request), edited(&e.Response); string(e.Host) != c.host || req != c.request || res != c.response {
+			t.Errorf("%s: host %q, request %q, response %q", c.route, e.Host, req, res)
+		}
+	}
+}
+
 // TestPlaceholders: each placeholder of the configuration has a value.
 func TestPlaceholders(t *testing.T) {
 	v := Values{
@@ -128,6 +171,12 @@ func TestPlansOfAnswers(t *testing.T) {
 		{`service: s`, `service: s, rewrite: {host: a}`, false},
 		{`service: s, request_headers: {remove: [a]}`, `service: s, request_headers: {remove: [b]}`, false},
 		{`service: s, response_headers: {add: {a: b}}`, `service: s, response_headers: {add: {a: b}}`, true},
+		{`service: s, response_headers: {add: {a: b}}`, `service: s, response_headers: {add: {a: c}}`, false},
+		{`service: s, match: {path: /}, rewrite: {path: /a}`, `service: s, match: {path: /}, rewrite: {path: /b}`, false},
+		{`respond: {status: 204}`, `respond: {status: 205}`, false},
+		{`service: s`, `service: s, fault: {abort: 503}`, false},
+		{`service: s`, `service: s, cache: {}`, false},
+		{`service: s`, `service: s, timeout: 1s`, false},
 	} {
 		_, before := parseRoutes(t, "{"+c.before+"}")
 		_, after := parseRoutes(t, "{"+c.after+"}")

@@ -111,11 +111,7 @@ func (t *Table) first(req *protocol.Request) *conditions {
 	var buf hostname.Buffer
 	host := hostname.Of(&buf, req.Authority)
 	own := t.hosts[string(host)]
-	found := earlier(t.paths.first(req, host), own.first(req, host))
-	if len(t.wild.ends) > 0 {
-		found = earlier(found, t.wild.first(req, host))
-	}
-	return found
+	return earlier(earlier(t.paths.first(req, host), own.first(req, host)), t.wild.first(req, host))
 }
 
 // wildTable is routes by the ends of hosts that they match, each with the dot before it.
@@ -125,9 +121,6 @@ type wildTable struct {
 }
 
 func newWildTable(byEnd map[string][]*conditions) (t wildTable) {
-	if len(byEnd) == 0 {
-		return t
-	}
 	t.ends = make(map[string]pathTable, len(byEnd))
 	for end, own := range byEnd {
 		t.ends[end] = newPathTable(own)
@@ -136,7 +129,7 @@ func newWildTable(byEnd map[string][]*conditions) (t wildTable) {
 	return t
 }
 
-// first returns the first route that matches, by each end of host that begins with a dot.
+// first returns the first route that matches, by each end of host that begins with a dot and is not longer than the longest.
 func (t *wildTable) first(req *protocol.Request, host []byte) (found *conditions) {
 	for i := max(1, len(host)-t.longest); i < len(host); i++ {
 		if host[i] == '.' {

@@ -135,6 +135,69 @@ func TestPlansOfHTTP(t *testing.T) {
 	}
 }
 
+// TestPlans: each route to each of its services has a plan, in the order of the configuration, and so has each service of
+// listeners.
+func TestPlans(t *testing.T) {
+	cfg, err := config.Parse("test", []byte(`
+listeners:
+- {name: in, address: "127.0.0.1:1", protocol: http}
+- {name: fixed, address: "127.0.0.1:2", protocol: http, service: c}
+- {name: again, address: "127.0.0.1:3", protocol: http, service: c}
+- {name: other, address: "127.0.0.1:4", protocol: http, service: d}
+routes:
+- {match: {path: /a}, service: a, timeout: 1s, cache: {}, mirror: {service: d}}
+- {match: {path: /b}, service: [{name: b, weight: 3}, {name: c, weight: 0, timeout: 2s}, {name: a}], fallback: {service: d}}
+- {match: {path: /c}, redirect: {path: /a}}
+- {service: c}
+services:
+  a: {discover: static, endpoints: ["127.0.0.1:5"]}
+  b: {discover: static, endpoints: ["127.0.0.1:5"], timeout: 3s}
+  c: {discover: static, endpoints: ["127.0.0.1:5"]}
+  d: {discover: static, endpoints: ["127.0.0.1:5"], timeout: 4s}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	plans := Plans(cfg)
+	for i := range plans {
+		p := &plans[i]
+		others := ""
+		for name, policy := range p.Others {
+			others += fmt.Sprint(" ", name, " ", policy.Timeout)
+		}
+		got = append(got, fmt.Sprint(p.Index, " ", p.Service, " ", p.Match.Path, " ", p.Policy != nil && p.Policy.Timeout == 2e9, " ", p.Targets, " ", p.weight, " ", p.Invalidates, others))
+	}
+	want := []string{
+		"0 a /a false 0 0 false d 4s", "1 b /b false 3 3 false d 4s", "1 c /b true 0 0 false d 4s", "1 a /b false 0 1 true d 4s",
+		"2  /c false 0 0 false", "3 c  false 0 0 false", "-1 c  false 0 0 false", "-1 d  false 0 0 false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if d := plans[0].Policy.Timeout; d != 1e9 {
+		t.Errorf("routes[0] has a timeout of %s", d)
+	}
+	table := NewTable(plans)
+	for target, want := range map[string]int{"h/a": 0, "h/b": 1, "h/c": 4, "h/d": 5} {
+		plan, targets := table.Find(request(target))
+		if plan != want || (targets != nil) != (want == 1) {
+			t.Errorf("%s has the plan %d, want %d; a split: %t", target, plan, want, targets != nil)
+		}
+		if targets == nil {
+			continue
+		}
+		for x, want := range []int{1, 1, 1, 3, 1, 1, 1, 3} { // weights of 3, 0 and 1
+			if got := targets.Pick(uint64(x)); got != want {
+				t.Errorf("%d picks the plan %d, want %d", x, got, want)
+			}
+		}
+	}
+	cfg.Services["a"], cfg.Listeners[1].Service = cfg.Services["c"], "a" // whose responses a route caches
+	if plans = Plans(cfg); !plans[6].Invalidates || plans[6].Service != "a" {
+		t.Errorf("a listener with a fixed service: %+v", plans[6])
+	}
+}
+
 // BenchmarkRoutes measures a search for the last of so many routes.
 func BenchmarkRoutes(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
