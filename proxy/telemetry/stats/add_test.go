@@ -134,3 +134,64 @@ func TestCounters(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestNames: names are stable, since metrics and lines of the access log have them.
+func TestNames(t *testing.T) {
+	names := func(n int, of func(i int) string) (all string) {
+		for i := range n {
+			all += of(i) + "|"
+		}
+		return all
+	}
+	for what, c := range map[string]struct{ got, want string }{
+		"outcomes": {names(stats.Outcomes, func(i int) string { return stats.Outcome(i).String() }), "2xx|3xx|4xx|5xx|failed|cancelled|"},
+		"attempts": {names(stats.AttemptOutcomes, func(i int) string { return stats.AttemptOutcome(i).String() }), "none|broken|unseen|served|failure|closed|"},
+		"faults":   {names(4, func(i int) string { return stats.Injected(i).String() }), "|delay|abort|delay,abort|"},
+		"caches":   {names(int(stats.CacheCollapsed)+1, func(i int) string { return stats.Cached(i).String() }), "|hit|stale|miss|revalidated|bypass|collapsed|"},
+		"handoffs": {names(stats.Handoffs, func(i int) string { return stats.Handoff(i).String() }), "body|websocket|connect|pass|answer|parked|accepted|"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s are %s, want %s", what, c.got, c.want)
+		}
+	}
+	if stats.InjectedDelay|stats.InjectedAbort != 3 || stats.HandoffPass.String() != "pass" || stats.HandoffAccepted.String() != "accepted" || stats.HandoffBody != 0 {
+		t.Error("a constant has another name")
+	}
+}
+
+// TestMillisecondCounts: a request and its response are in the milliseconds in which they came, and no other.
+func TestMillisecondCounts(t *testing.T) {
+	var r stats.MillisecondRing
+	at := func(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+	r.Now(at(5)).CountRequest(100)
+	r.Now(at(5.9)).CountRequest(10)
+	r.Now(at(6)).CountResponse(7, 3*time.Second, true)
+	r.Now(at(6)).CountResponse(8, 2*time.Second, true)
+	r.Now(at(6)).CountResponse(9, 9*time.Second, false) // a failure
+	for _, c := range []struct {
+		from      int64
+		now       time.Duration
+		first, n  int64
+		arrivals  uint32 // of all
+		responses uint32
+	}{
+		{0, at(7), 0, 7, 2, 3}, {5, at(7), 5, 2, 2, 3}, {6, at(7.5), 6, 1, 0, 3}, {6, at(6.9), 6, 0, 0, 0}, {-3, at(6), 0, 6, 2, 0}, {9, at(7), 7, 0, 0, 0},
+		{0, at(stats.MillisecondsKept - 1 + 5), 5, stats.MillisecondsKept - 1, 2, 3}, {0, at(stats.MillisecondsKept - 1 + 6), 6, stats.MillisecondsKept - 1, 0, 3},
+	} {
+		got := r.Since(c.from, c.now)
+		var sum stats.Millisecond
+		for i := range got.List {
+			sum.Add(&got.List[i])
+		}
+		if got.From != c.first || int64(len(got.List)) != c.n || got.End() != c.first+c.n || sum.Arrivals != c.arrivals || sum.Answers != c.responses {
+			t.Errorf("from %d at %s: %d from %d, %+v", c.from, c.now, len(got.List), got.From, sum)
+		}
+	}
+	all := r.Since(5, at(7)).List
+	if a, b := all[0], all[1]; a.BytesIn != 110 || a.BytesOut != 0 || b.BytesOut != 24 || b.Worst != 3*time.Second {
+		t.Errorf("%+v", all)
+	}
+	if again := r.Now(at(5 + stats.MillisecondsKept)); again.Arrivals != 0 {
+		t.Errorf("a later millisecond in the same place begins with %+v", again)
+	}
+}

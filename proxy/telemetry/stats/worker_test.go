@@ -25,6 +25,9 @@ func TestErrorsAreBounded(t *testing.T) {
 	if n := s.Errors.Of("no-route"); n != 2*listeners || unrouted != n {
 		t.Errorf("%d errors, %d without a service, want %d of both", n, unrouted, 2*listeners)
 	}
+	if n, m := s.Errors[stats.ErrorKey{Code: "no-route"}], s.Unrouted[""]; n != 2*(listeners-1024) || m != n {
+		t.Errorf("%d errors and %d requests without a listener, want %d", n, m, 2*(listeners-1024))
+	}
 	if len(s.Errors) > 1025 || len(s.Unrouted) > 1025 {
 		t.Errorf("%d and %d counts", len(s.Errors), len(s.Unrouted))
 	}
