@@ -41,6 +41,7 @@ func TestNormalPaths(t *testing.T) {
 		"/":                          "/",
 		"*":                          "*",
 		"":                           "",
+		"?x/../y":                    "?x/../y",
 		"/a/b?x=/../%2f//":           "/a/b?x=/../%2f//",
 		"/a/.well-known/..b/c./d../": "/a/.well-known/..b/c./d../",
 		"/a/%20%C3%A4":               "/a/%20%C3%A4",
