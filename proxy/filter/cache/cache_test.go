@@ -223,6 +223,20 @@ func TestExchanges(t *testing.T) {
 			{0, "", "GET /;If-Modified-Since: Wed, 01 Jan 2025 00:00:00 GMT", "304 age 0: hit"},
 			{0, "", "GET /;If-Modified-Since: Tue, 31 Dec 2024 00:00:00 GMT", "200 body 1 age 0: hit"},
 		}, "GET"},
+		{"validation by date", "cache: {stale: 0s}", "", []step{
+			{0, "Cache-Control: max-age=2;Last-Modified: Wed, 01 Jan 2025 00:00:00 GMT", "GET /", "200 body 1: fwd=miss; stored"},
+			{3 * time.Second, "", "GET /;If-Modified-Since: Thu, 02 Jan 2025 00:00:00 GMT", "304: fwd=miss; stored"},
+			{3 * time.Second, "", "GET /", "200 body 3: fwd=miss; stored"},
+		}, "GET GET if-modified-since=Wed, 01 Jan 2025 00:00:00 GMT GET if-modified-since=Wed, 01 Jan 2025 00:00:00 GMT"},
+		{"condition on an error", "", `"a"`, []step{
+			{0, long, "GET /;X-Status: 404", "404 body 1: fwd=miss; stored"},
+			{0, "", `GET /;If-None-Match: "a"`, "404 body 1 age 0: hit"},
+		}, "GET"},
+		{"refresh says that it may not be stored any more", "", `"a"`, []step{
+			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "Cache-Control: no-store", "GET /", "200 body 1 age 2: hit; detail=stale"},
+			{100 * time.Millisecond, "", "GET /", "200 body 3: fwd=miss"},
+		}, `GET GET if-none-match="a" GET`},
 		{"vary", "", "", []step{
 			{0, long + ";Vary: Accept", "GET /;Accept: a", "200 body 1: fwd=miss; stored"},
 			{0, "", "GET /;Accept: b", "200 body 2: fwd=miss; stored"},

@@ -1,7 +1,9 @@
 package cache_test
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +234,117 @@ func TestInvalidationByOtherRoutes(t *testing.T) {
 	m.W.Run(time.Millisecond)
 	m.send(method(m.Get("/").Same(), "PATCH"))
 	m.expect("200 body 3: fwd=miss; stored", "/")
+}
+
+// TestFailuresOfOtherRoutes: a request of a route without a cache that fails, has changed nothing. It gets its failure.
+func TestFailuresOfOtherRoutes(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.Consumer.Reload(proxytest.ReloadYAML(m.Mesh, "{match: {method: [GET]}, service: compute, cache: {}}, {service: compute}", "compute: {%s, retry: {on: []}}"))
+	m.headers = minute
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(time.Millisecond)
+	m.Apps[0].ResetAll = true
+	if c := m.Complete(method(m.Get("/").Same(), "PATCH")); c.Status != 502 || c.Code != "upstream-reset" {
+		t.Errorf("status %d %s", c.Status, c.Code)
+	}
+	m.expect("200 body 1 age 0: hit", "/")
+}
+
+// TestBodiesPass: a GET with a body is none for a cache, whatever becomes of it.
+func TestBodiesPass(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{Service: "retry: {on: []}"}, "cache: {}")
+	m.headers = minute
+	withBody := func() *proxytest.Call {
+		c := m.Post(10).Same()
+		c.Raw = bytes.Replace(c.Raw, []byte("POST /compute"), []byte("GET /"), 1)
+		return c
+	}
+	if got := m.send(withBody()); got != "200 body 1:" {
+		t.Errorf("got %q", got)
+	}
+	m.expect("200 body 2: fwd=miss; stored", "/")
+	if got := m.send(withBody()); got != "200 body 3:" {
+		t.Errorf("got %q", got)
+	}
+	m.Apps[0].ResetAll = true
+	if c := m.Complete(withBody()); c.Status != 502 {
+		t.Errorf("status %d, want that of the failure", c.Status)
+	}
+	m.expect("200 body 2 age 0: hit", "/")
+}
+
+// TestHeadersOfStored: what belongs to one response alone is not stored. A response by which the service validates replaces
+// the headers of the stored one, but for those of the body. A 304 has no headers of a body.
+func TestHeadersOfStored(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {stale: 0s}")
+	m.etag = `"a"`
+	const lasting = "Cache-Control: max-age=5\r\nLast-Modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n"
+	m.headers = lasting + "Content-Type: a\r\nContent-Location: /l\r\nContent-Language: en\r\nX-A: 1\r\nX-B: 1\r\nProxy-Authenticate: p\r\nX-Request-Id: r\r\n"
+	check := func(what string, c *proxytest.Call, want string) {
+		t.Helper()
+		got := ""
+		for _, name := range []string{"content-type", "content-location", "content-language", "x-a", "x-b", "etag", "last-modified", "proxy-authenticate", "x-request-id"} {
+			if v := protocol.Find(c.Headers, name); v != nil && (name != "x-request-id" || string(v) == "r") {
+				got += fmt.Sprintf("%s=%.3s ", name, v)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: status %d, headers\n%s, want\n%s", what, c.Status, got, want)
+		}
+	}
+	const ofBody = "content-type=a content-location=/l content-language=en "
+	c, _ := m.ask("/")
+	check("the first", c, ofBody+`x-a=1 x-b=1 etag="a" last-modified=Wed proxy-authenticate=p x-request-id=r `)
+	c, _ = m.ask("/")
+	check("a hit", c, ofBody+`x-a=1 x-b=1 etag="a" last-modified=Wed `)
+	c, _ = m.ask("/", `If-None-Match: "a"`)
+	check("a hit of a client that has it", c, `content-location=/l x-a=1 x-b=1 etag="a" `)
+	m.W.Run(6 * time.Second)
+	m.headers = lasting + "Content-Type: b\r\nContent-Language: fr\r\nX-A: 2\r\nX-C: 2\r\n"
+	for _, what := range []string{"validated", "a hit after that"} {
+		c, _ = m.ask("/")
+		check(what, c, `content-type=a content-location=/l content-language=fr x-a=2 x-b=1 etag="a" last-modified=Wed `)
+	}
+	m.etag = ""
+	m.headers = lasting + "Content-Type: a\r\n"
+	m.ask("/dated")
+	c, _ = m.ask("/dated", "If-Modified-Since: Wed, 01 Jan 2025 00:00:00 GMT")
+	check("without a tag", c, "last-modified=Wed ")
+	if c.Status != 304 || len(c.Body) > 0 {
+		t.Errorf("status %d, %d bytes", c.Status, len(c.Body))
+	}
+}
+
+// TestConditionsOfFallback: a request that asked for a newer response than the stored one, and failed, goes to a fallback
+// with the conditions of its client.
+func TestConditionsOfFallback(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.Consumer.Reload(proxytest.ReloadYAML(m.Mesh, "{service: compute, retry: {on: []}, cache: {stale: 0s}, fallback: {on: [5xx, reset], service: other}}",
+		"compute: {%[1]s}, other: {%[1]s}"))
+	for _, service := range []string{"compute", "other"} {
+		m.Consumer.Update(service, m.Endpoint(0))
+	}
+	m.W.Run(time.Millisecond)
+	m.etag, m.headers = `"a"`, "Cache-Control: max-age=1, must-revalidate\r\n"
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	m.W.Run(2 * time.Second)
+	m.ask("/", "X-Status: 503", `If-None-Match: "b"`)
+	want := []string{"GET", `GET if-none-match="a"`, `GET if-none-match="b"`}
+	if !slices.Equal(m.got, want) {
+		t.Errorf("the applications got %q, want %q", m.got, want)
+	}
+	m.got = nil
+	reset := true
+	count := m.Apps[0].OnRequest
+	m.Apps[0].OnRequest = func(req *protocol.Request) {
+		count(req)
+		m.Apps[0].ResetAll, reset = reset, false
+	}
+	m.ask("/", `If-None-Match: "b"`)
+	if !slices.Equal(m.got, want[1:]) {
+		t.Errorf("after a reset the applications got %q, want %q", m.got, want[1:])
+	}
+	m.Settled()
 }
 
 // TestResponseOfTheTimeBefore: a response that was asked for before an invalidation is not stored, also if the route
