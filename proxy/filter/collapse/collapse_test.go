@@ -318,6 +318,34 @@ func TestPersonalResponses(t *testing.T) {
 	}
 }
 
+// TestTrailers: a response with trailers is for one client. A second later same requests wait for each other again.
+func TestTrailers(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: slowSecond}, 100*time.Millisecond)
+	for _, a := range m.Apps {
+		a.Trailers = "x-trailer: 1\r\n"
+	}
+	for round, wait := range []bool{true, false, true} {
+		calls := crowd(m, 10)
+		send(m, calls...)
+		check(m, got, 10*(round+1), calls...)
+		late := 0
+		for _, c := range calls {
+			if c.Took > 150*time.Millisecond {
+				late++
+			}
+		}
+		if want := map[bool]int{true: 9, false: 0}[wait]; late != want {
+			t.Errorf("round %d: %d calls have waited, want %d", round, late, want)
+		}
+		if round > 0 {
+			m.W.Run(time.Second)
+		}
+	}
+	if n := counts(m); n.Collapsed != 0 || n.CollapseAlone != 9+10+9 {
+		t.Errorf("counted %+v", n)
+	}
+}
+
 // TestSharedErrors: a failure of the service is for all, and what is not there is there for none.
 func TestSharedErrors(t *testing.T) {
 	for _, status := range []int{404, 410, 500, 503} {
