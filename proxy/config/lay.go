@@ -89,7 +89,8 @@ func (d *decoder) lay(over *Overlay, file *node) *node {
 		d.errs[len(d.errs)-1].Fixed = true
 		return nil
 	}
-	return merge(file, changes.withoutOthers(file))
+	changes.dropOthers(file)
+	return merge(file, changes)
 }
 
 // hasRouteRules reports whether a route of the file has allow rules.
@@ -98,19 +99,16 @@ func (n *node) hasRouteRules() bool {
 	return routes != nil && slices.ContainsFunc(routes.items, func(route *node) bool { return route.value("allow") != nil })
 }
 
-// withoutOthers returns the overlay n without the services that the file does not have.
-func (n *node) withoutOthers(file *node) *node {
-	out := *n
-	out.entries = slices.Clone(n.entries)
-	for i, e := range out.entries {
+// dropOthers drops the services of the overlay n that the file does not have. Their mapping may be that of an alias, too, and stays.
+func (n *node) dropOthers(file *node) {
+	for i, e := range n.entries {
 		if e.key != "services" {
 			continue
 		}
 		known, own := file.value("services"), *e.value
 		own.entries = slices.DeleteFunc(slices.Clone(own.entries), func(s entry) bool { return known == nil || known.value(s.key) == nil })
-		out.entries[i].value = &own
+		n.entries[i].value = &own
 	}
-	return &out
 }
 
 // merge returns the tree of file with the values of over. It changes neither. Errors of what over sets are at its
