@@ -64,6 +64,9 @@ func TestHints(t *testing.T) {
 		{"limits: {message: x}", size + `"x"`},
 		{"limits: {message: 8589934592GiB}", size + `"8589934592GiB"`},
 		{"limits: {message: -8589934593GiB}", size + `"-8589934593GiB"`},
+		{"limits: {message: -1KiB}", `f:1:19: limits.message: expected at least 1KiB, got "-1KiB"`},
+		{"limits: {message: -8589934592GiB}", `f:1:19: limits.message: expected at least 1KiB, got "-8589934592GiB"`},
+		{"limits: {message: 8589934591GiB}", `f:1:19: limits.message: expected at most 1GiB, got "8589934591GiB"`},
 		{"limits: {message: 01KiB}", size + `"01KiB"; the units are KiB, MiB and GiB, right behind a whole number`},
 
 		{sample("1%"), ofShare + `"1%"; 1 percent is 0.01`},
