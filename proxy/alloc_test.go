@@ -17,8 +17,12 @@ const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.5
 // and its response allocate nothing: from HTTP to HTTP through one sidecar, or through two
 // and a link. Requests sampled for a trace do allocate: one in a thousand of those observed.
 func TestAllocationsPerRequest(t *testing.T) {
+	crowds := []int{1, 64}
+	if testing.Short() {
+		crowds = crowds[:1]
+	}
 	for _, hops := range []int{1, 2} {
-		for _, clients := range []int{1, 64} {
+		for _, clients := range crowds {
 			for _, c := range shapes() {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, c.name), func(t *testing.T) {
 					c.o.Hops, c.o.Clients = hops, clients

@@ -114,8 +114,12 @@ func (l *http2Load) call() {
 // through one sidecar, or through two and a link. A gRPC call goes on to HTTP/2.
 func TestAllocationsHTTP2(t *testing.T) {
 	keepBuffers()
+	crowds := []int{1, 8}
+	if testing.Short() {
+		crowds = crowds[:1]
+	}
 	for _, hops := range []int{1, 2} {
-		for _, clients := range []int{1, 8} {
+		for _, clients := range crowds {
 			for _, streams := range []int{1, 8} {
 				for _, service := range []string{"", "idempotent: true, hedge: {mode: on}"} {
 					for _, s := range http2Shapes() {

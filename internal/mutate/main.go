@@ -32,6 +32,7 @@ var strict = []string{"proxy/allow", "proxy/certs"}
 
 // testers are packages whose tests are those of another package, too: a part of a request's way is tested by the whole of it.
 var testers = map[string][]string{
+	"proxy":                 {"proxy/shard"},
 	"proxy/downstream":      {"proxy/downstream/http"},
 	"proxy/downstream/link": {"proxy/mux/linkconn"},
 	"proxy/exchange":        {"proxy/filter/fallback", "proxy/filter/mirror", "proxy/telemetry/trace"},
