@@ -1,11 +1,14 @@
 package shard
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fair/share"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -56,6 +59,41 @@ func TestDraw(t *testing.T) {
 		if n < 0.95*share*all || n > 1.05*share*all {
 			t.Errorf("%v of %d requests are drawn, want a share of %v", n, all, share)
 		}
+	}
+}
+
+// TestClientSource: the places of a client count for its own address, or for that of a client behind a sidecar.
+func TestClientSource(t *testing.T) {
+	behind := netip.MustParseAddr("192.0.2.1")
+	for _, c := range []struct {
+		of   Client
+		want share.Source
+	}{
+		{Client{Addr: "10.0.0.1:5"}, share.Source{Peer: netip.MustParseAddr("10.0.0.1")}},
+		{Client{Addr: "10.0.0.1:5", Behind: behind}, share.Source{Peer: netip.MustParseAddr("10.0.0.1"), Client: behind}},
+		{Client{Addr: "[2001:db8::1]:5"}, share.Source{Peer: netip.MustParseAddr("2001:db8::")}},
+		{Client{Addr: "@"}, share.Source{}},
+	} {
+		if got := c.of.Source(); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.of, got, c.want)
+		}
+	}
+}
+
+// TestNewPipe: a pipe is one of the shard's loop.
+func TestNewPipe(t *testing.T) {
+	s, l := newShard(1, config.Limits{Buffered: mib, Message: mib})
+	became := ""
+	s.Process.PipeMaker = func(of loop.Loop, remote string, ready func()) (loop.Pipe, loop.Socket) {
+		if of != loop.Loop(l) {
+			t.Error("the pipe is of another loop")
+		}
+		became = remote
+		ready()
+		return nil, nil
+	}
+	if s.NewPipe("10.0.0.1:5", func() { became += " ready" }); became != "10.0.0.1:5 ready" {
+		t.Errorf("got %q", became)
 	}
 }
 
