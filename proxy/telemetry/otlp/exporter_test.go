@@ -131,7 +131,8 @@ func one() *trace.Record {
 func TestExport(t *testing.T) {
 	c := newCollector(t, nil)
 	cfg := c.config()
-	cfg.Headers, cfg.Queue = map[string]string{"Authorization": "Bearer x"}, 100
+	cfg.Headers, cfg.Queue = map[string]string{"Authorization": "Bearer x", "Content-Type": "text/plain"}, 100
+	cfg.Endpoint += "/"
 	e := newExporter(t, cfg)
 	for i := range byte(3) {
 		e.Put(record(i + 1))
@@ -297,6 +298,8 @@ func TestResponses(t *testing.T) {
 		{"busy", 503, "", nil, 2, 2, 0},
 		{"too many", 429, "0", nil, 2, 2, 0},
 		{"gateway", 502, "", nil, 2, 2, 0},
+		{"gateway timeout", 504, "", nil, 2, 2, 0},
+		{"accepted, with another status", 202, "", nil, 1, 2, 0},
 		{"refused", 400, "", nil, 1, 0, 2},
 		{"server error", 500, "", nil, 1, 0, 2},
 		{"redirect", 307, "", nil, 1, 0, 2},

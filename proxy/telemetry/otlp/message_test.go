@@ -212,3 +212,34 @@ func TestRejectedSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestOperations: spans have few names, whatever clients send, and say which other method it was.
+func TestOperations(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY", "get", "BREW", ""} {
+		r := record(1)
+		r.Method = method
+		*sent(r, 1) = trace.Attempt{Span: trace.SpanID{1}, Kind: trace.Retry}
+		name, says := method, "[http.request.method="+method+" "
+		if !strings.Contains("GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH QUERY", method) || method == "" {
+			name, says = "HTTP", "[http.request.method=_OTHER http.request.method_original="+method+" "
+		}
+		got := spans(t, r)
+		if !strings.HasPrefix(got[0], name+" SERVER ") || !strings.HasPrefix(got[1], name+" retry CLIENT ") || !strings.Contains(got[0], says) || !strings.Contains(got[1], says) {
+			t.Errorf("%q:\n%s\n%s", method, got[0], got[1])
+		}
+	}
+}
+
+// TestKnownAttributes: what is not known of a request has no attribute.
+func TestKnownAttributes(t *testing.T) {
+	for _, c := range []struct {
+		service, id string
+		want        string
+	}{{"", "", "remora.downstream=http http."}, {"s", "", "remora.downstream=http remora.service=s http."}, {"", "i", "remora.downstream=http remora.request_id=i http."}} {
+		r := record(1)
+		r.Protocol, r.Service, r.RequestID = "http", c.service, c.id
+		if got := spans(t, r)[0]; !strings.Contains(got, c.want) || strings.Contains(got, "<0") {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
