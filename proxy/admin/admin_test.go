@@ -1,15 +1,19 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
@@ -261,6 +265,56 @@ func TestMergeFewer(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v hedges, want %v", got, c.want)
+		}
+	}
+}
+
+// TestCloseAborts: Close waits for responses in progress, but no longer than it may.
+func TestCloseAborts(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.api.loopTimeout = waitLimit
+	ln := must.Listen(t)
+	s.api.Start(ln)
+	release := make(chan struct{})
+	defer close(release)
+	stuck := make(chan struct{})
+	s.proc.Workers()[0].Post(func() { close(stuck); <-release })
+	<-stuck
+	nc := must.Dial(t, "tcp", ln.Addr().String())
+	must.Write(t, nc, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	eventually.True(t, "the request to be in progress", func() bool {
+		s.api.conns.mu.Lock()
+		defer s.api.conns.mu.Unlock()
+		return s.api.conns.shared.busy == 1
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.api.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close returned %v", err)
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(waitLimit))
+	if n, err := nc.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("%d bytes of a response that was aborted", n)
+	}
+}
+
+// TestListenerFails: the log says that the API has stopped because its listener failed, and not that it was closed.
+func TestListenerFails(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		s := newSidecar(t, twoServices)
+		var log bytes.Buffer
+		s.api.opt.Log = slog.New(slog.NewTextHandler(&log, nil))
+		ln := must.Listen(t)
+		s.api.Start(ln)
+		if fails {
+			ln.Close()
+			s.api.serving.Wait()
+		}
+		if err := s.api.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if said := strings.Contains(log.String(), "admin API has stopped: its listener failed"); said != fails || fails && !strings.Contains(log.String(), ln.Addr().String()) {
+			t.Errorf("the listener fails: %t; the log says\n%s", fails, log.String())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -83,4 +84,27 @@ func TestToken(t *testing.T) {
 // password.
 func basic(name, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
+}
+
+// TestHeadersOfResponses: no cache keeps what the API says, and browsers and programs know what it is.
+func TestHeadersOfResponses(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	const text, asJSON, page = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+	for path, want := range map[string]string{
+		"/": page, "/healthz": text, "/readyz": text, "/log/level": text, "/endpoints": asJSON, "/hedging": asJSON, "/stats": asJSON, "/milliseconds": asJSON,
+		"/history": asJSON, "/milliseconds?since=x": text, "/history?service=none": text,
+	} {
+		h := s.call(http.MethodGet, path).Header
+		if kind, control := h.Get("Content-Type"), h.Get("Cache-Control"); kind != want || control != "no-store" {
+			t.Errorf("%s is %s, %s", path, kind, control)
+		}
+	}
+	if got := s.call(http.MethodGet, "/").Header.Get("X-Content-Type-Options"); got != "nosniff" {
+		t.Errorf("a browser may guess what the page is: %q", got)
+	}
+	s = newSidecar(t, twoServices+"\nadmin: {token: secret}")
+	want := []string{`Bearer realm="remora"`, `Basic realm="remora: any name, and admin.token as the password"`}
+	if got := s.call(http.MethodGet, "/stats").Header.Values("WWW-Authenticate"); !slices.Equal(got, want) {
+		t.Errorf("without the token the API asks for %q", got)
+	}
 }
