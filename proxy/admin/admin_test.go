@@ -12,12 +12,15 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/lb/outlier"
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -112,6 +115,9 @@ func TestEndpoints(t *testing.T) {
 	if other := got.Services["unused"]; other.Version != 0 || other.Source != "" || other.Changed != nil || other.Endpoints == nil {
 		t.Errorf("a service without a snapshot: %+v", other)
 	}
+	if len(got.Refused) != 1 || got.Refused[0].Address != "127.0.0.1:80" || svc.SlotLimit != 8 || len(got.Sources) != 2 {
+		t.Errorf("%s", body)
+	}
 	if len(got.Registrations) != 1 || got.Registrations[0].State != "registered" || !got.Registry.Connected {
 		t.Errorf("%s", body)
 	}
@@ -123,6 +129,60 @@ func TestEndpoints(t *testing.T) {
 		if strings.Index(body, pair[0]) > strings.Index(body, pair[1]) {
 			t.Errorf("%s is after %s", pair[0], pair[1])
 		}
+	}
+}
+
+// TestSlots: /endpoints shows the requests that are at the application, and those that wait for a slot.
+func TestSlots(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	release := make(chan struct{})
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(app.Close)
+	s.update("compute", app.Listener.Addr().String())
+	var requests sync.WaitGroup
+	for range 11 {
+		requests.Go(func() { s.request("GET", "/") })
+	}
+	eventually.True(t, "three requests to wait for the eight slots", func() bool {
+		svc := decode[endpointsBody](s, "/endpoints").Services["compute"]
+		return svc.Slots == 8 && svc.Queued == 3 && svc.Pending == 11 && svc.SlotLimit == 8
+	})
+	f := s.scrape()
+	for name, want := range map[string]float64{"slots_in_use": 8, "requests_queued": 3, "requests_pending": 11, "slots_limit": 8} {
+		if got := value(f, prefix+name, "service=compute"); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	close(release)
+	requests.Wait()
+}
+
+// TestOneQuery: the loops get the functions of one query at a time, however many ask. Who does not wait for its turn, gets none.
+func TestOneQuery(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	stuck, release := make(chan struct{}), make(chan struct{})
+	s.proc.Workers()[0].Post(func() { close(stuck); <-release })
+	<-stuck
+	first, began := make(chan error), make(chan struct{}, loopCount)
+	go func() {
+		_, err := gather(t.Context(), s.api, func(*proxy.Worker) struct{} { began <- struct{}{}; return struct{}{} })
+		first <- err
+	}()
+	<-began // on the second loop
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var more atomic.Int32
+	for range 20 {
+		if results, err := gather(gone, s.api, func(*proxy.Worker) struct{} { more.Add(1); return struct{}{} }); results != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, %v", results, err)
+		}
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if _, err := gather(t.Context(), s.api, func(*proxy.Worker) struct{} { return struct{}{} }); err != nil || more.Load() > 0 {
+		t.Errorf("%d functions of others have run, %v", more.Load(), err)
 	}
 }
 

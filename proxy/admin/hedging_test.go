@@ -124,6 +124,7 @@ func TestPeriodicReport(t *testing.T) {
 		loop(periodic.Period{}, time.Time{}),
 		loop(periodic.Period{Every: time.Minute, Length: 900 * time.Millisecond, Seen: 6}, at),
 		loop(periodic.Period{Every: 2 * time.Minute, Length: time.Second, Seen: 5}, at),
+		loop(periodic.Period{Every: 3 * time.Minute, Length: time.Second, Seen: 6}, at),
 	})[0]
 	const line = "the replicas of compute stall together every 60 s at second 3 for 0.9 s"
 	got, err := json.Marshal(s.hedgingState(&svc).Periodic)
@@ -163,6 +164,8 @@ func TestVerdict(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]stats.RouteReport{off}, ""},
+		{[]stats.RouteReport{{Mode: hedge.Shadow, Watched: same, Forecasts: []forecast.Forecast{{Latency: same, Hedges: 50, Requests: requests}}}},
+			"hedging would bring nothing here: 1.0% extra load saved"}, // all that /stats asks for
 		{[]stats.RouteReport{off, route(hedge.On, 50), off}, "hedging brings nothing here: 1.0% extra load"},
 		{[]stats.RouteReport{route(hedge.On, 50), route(hedge.On, 150)}, "hedging brings nothing here: 2.0% extra load"},
 		{[]stats.RouteReport{route(hedge.On, 50), route(hedge.Shadow, 150)}, "hedging brings nothing here: 1.0% extra load"},
@@ -174,6 +177,32 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("%d routes: %q, want %q", len(c.routes), got, c.want)
 			}
 		}
+	}
+}
+
+// TestHedgingState: the counts of a service are its own, and its mode is that of its only route. A single hedge has a rate, too.
+func TestHedgingState(t *testing.T) {
+	s := newSidecar(t, threeModes).api
+	svc := stats.ServiceReport{Name: "compute", Routes: []stats.RouteReport{{Mode: hedge.On, Delay: 2500 * time.Microsecond, Counts: hedge.Counts{Primaries: 1, Hedges: 1, HedgesWon: 1}}}}
+	svc.Stats.Requests, svc.Stats.Retries, svc.HedgesInFlight, svc.Tokens = 5, 6, 7, 8.5
+	svc.Stats.Primaries, svc.Stats.Hedges, svc.Stats.HedgesMissed, svc.Stats.HedgesWon = 10, 4, 3, 2
+	st := s.hedgingState(&svc)
+	if st.Mode != "on" || st.Requests != 5 || st.Retries != 6 || st.InFlight != 7 || st.Tokens != 8.5 || st.Hedges != 4 || st.Missed != 3 || st.Won != 2 ||
+		st.ExtraLoad != 0.1 || st.DelayMS["routes[0]"] != 2.5 {
+		t.Errorf("%+v", st)
+	}
+	if r := st.Routes[0]; r.Route != "routes[0]" || r.ExtraLoad != 1 || r.WinRate == nil || *r.WinRate != 1 || r.Effect != nil || r.Watched != nil {
+		t.Errorf("%+v", r)
+	}
+	svc.Routes[0].Counts.HedgesMissed = 1
+	if r := s.hedgingState(&svc).Routes[0]; r.WinRate != nil || r.ExtraLoad != 0 {
+		t.Errorf("the only hedge reached no application: %+v", r)
+	}
+	loops := []stats.WorkerReport{
+		{Stats: stats.WorkerStats{Cancels: 1, CancelsSaved: 2}, Services: []stats.ServiceReport{svc}}, {Stats: stats.WorkerStats{Cancels: 10, CancelsSaved: 20}},
+	}
+	if body := s.hedging(loops).(*hedgingBody); body.Cancels != 11 || body.CancelsSaved != 22 || len(body.Services) != 1 {
+		t.Errorf("%+v", body)
 	}
 }
 
@@ -207,6 +236,11 @@ func TestMergeEffects(t *testing.T) {
 		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Routes: []stats.RouteReport{{
 			Mode: hedge.On, Choice: best.Choice{Delay: delay}, Effect: &hedge.Effect{Mode: hedge.On, Hedges: n, Requests: 2 * n},
 		}}}}}
+	}
+	equal := []stats.WorkerReport{report(1, 4), report(2, 4)}
+	equal[0].Services[0].Routes[0].Choice.Share = 0.5
+	if got := merge(equal)[0].Routes[0].Choice; got.Share != 0.5 {
+		t.Errorf("of equal delays the choice of another loop is shown: %+v", got)
 	}
 	for _, delays := range [][2]time.Duration{{3, 4}, {4, 3}} {
 		got := merge([]stats.WorkerReport{report(1, delays[0]), report(10, delays[1])})[0].Routes[0]

@@ -331,8 +331,11 @@ func TestPage(t *testing.T) {
 				p.put(endpointPending, n, l, strconv.Itoa(i))
 			}
 		}
-		p.put(loops, 1)
+		p.put(loops, 1_000_000)
 		p.finish()
+	}
+	if text := p.text.String(); !strings.HasSuffix(text, "\nremora_loops 1000000\n") && !strings.Contains(text, "\nremora_loops 1000000\n#") {
+		t.Errorf("a count is not written as people write it:\n%s", text)
 	}
 	f := parse(t, p.text.String())
 	if n := len(f["remora_endpoint_pending"].GetMetric()); n != len(labels)*len(numbers) {

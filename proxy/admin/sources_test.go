@@ -36,6 +36,7 @@ func TestSources(t *testing.T) {
 		{nil, nil},
 		{[]SourceStats{dns}, nil},
 		{[]SourceStats{up, dns}, &RegistryStats{Connected: true}},
+		{[]SourceStats{dns, up}, &RegistryStats{Connected: true}},
 		{[]SourceStats{down, up}, &RegistryStats{LastError: "etcd: too slow"}},
 		{[]SourceStats{up, down}, &RegistryStats{LastError: "etcd: too slow"}},
 		{[]SourceStats{{Name: "zookeeper"}}, &RegistryStats{}},
