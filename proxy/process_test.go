@@ -3,10 +3,12 @@ package proxy_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -352,4 +354,20 @@ func TestBudgetOfStreams(t *testing.T) {
 	if n := p.Buffered(); n != before {
 		t.Errorf("%d bytes are left", n-before)
 	}
+}
+
+// TestOldGenerationsAreReleased: a configuration that is out of use for long takes no memory.
+func TestOldGenerationsAreReleased(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	first := weak.Make(m.Consumer.Proc.Generation())
+	for i := range 3 {
+		m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute}", fmt.Sprintf("compute: {%%s, max_queue: %d}", i+1)))
+	}
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("the first generation is in memory after three more")
+	}
+	call := m.Post(10)
+	m.Do(call)
+	m.OK(call)
 }

@@ -24,3 +24,17 @@ func TestServerName(t *testing.T) {
 		}
 	}
 }
+
+// TestPeerNames: which names of peers there can be.
+func TestPeerNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"spiffe://d": true, "spiffe://d/a": true, "spiffe://d/*": true, "https://d/a/b": true, "dns:a.b": true, "a.b": true, "a": true, "*.b": true, "dns:*.b": true,
+		"": false, "*": false, "dns:": false, "*.": false, "*..": false, ".": false, ".b": false, "*b": false, "a.*": false, "*.*.b": false, "a/b": false, "a b": false,
+		"a\tb": false, "a:1": false, "dns:dns:a": false, "://d": false, "spiffe://": false, "spiffe:///a": false, "spiffe:///*": false, "spiffe://d/a b": false,
+		"spiffe://d/a\t": false, "spiffe://d/*/a": false, "spiffe://*": false, "spiffe://d/a*": false, "s p://d": false, "s*://d": false, "spiffe://d/*/*": false,
+	} {
+		if got := isPeer(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}

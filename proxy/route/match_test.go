@@ -55,6 +55,7 @@ func TestMatchConditions(t *testing.T) {
 		{`host: "a.svc"`,
 			[]*protocol.Request{request("a.svc/"), request("A.SVC.:80/"), request("%61.svc%2E/")},
 			[]*protocol.Request{request("a.svc../"), request("b.a.svc./"), request("./"), request("/")}},
+		{`host: a`, []*protocol.Request{request("a/"), request("A.:80/")}, []*protocol.Request{request("b/"), request("a.a/"), request("/")}},
 		{`host: "A.svc."`, []*protocol.Request{request("a.svc/"), request("a.svc./")}, []*protocol.Request{request("b.svc/")}},
 		{`host: "*.Svc."`, []*protocol.Request{request("a.svc/"), request("a.svc.:1/")}, []*protocol.Request{request("svc./"), request(".svc./")}},
 		{`host: "[::0:1]"`,
