@@ -137,7 +137,11 @@ func TestExchanges(t *testing.T) {
 		{"age", "", "", []step{
 			{0, long + ";Age: 20", "GET /", "200 body 1 age 20: fwd=miss; stored"},
 			{9 * time.Second, "", "GET /", "200 body 1 age 29: hit"},
-		}, "GET"},
+			{0, long + ";Age: 0", "GET /y", "200 body 2 age 0: fwd=miss; stored"},
+			{9*time.Second + 990*time.Millisecond, "", "GET /y", "200 body 2 age 9: hit"},
+			{10 * time.Millisecond, "", "GET /y", "200 body 2 age 10: hit"},
+			{time.Second, "", "GET /y", "200 body 2 age 11: hit"},
+		}, "GET GET"},
 		{"head", "", "", []step{
 			{0, long, "HEAD /", "200: fwd=miss"},
 			{0, "", "GET /", "200 body 2: fwd=miss; stored"},

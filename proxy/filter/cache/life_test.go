@@ -53,7 +53,7 @@ func TestStaleOnFailures(t *testing.T) {
 		if k, _ := m.ask("/"); k.Code == "" {
 			t.Errorf("%s: status %d at the end", c.name, k.Status)
 		}
-		if n := m.counts(); n.CacheStale != 4 {
+		if n := m.counts(); n.CacheStale != 4 || n.CacheRefreshed != 0 {
 			t.Errorf("%s: counted %+v", c.name, n)
 		}
 		m.Settled()
@@ -175,13 +175,83 @@ func TestNoInvalidationByErrors(t *testing.T) {
 	}
 }
 
+// TestNoRefreshInOverload: while the process runs out of a resource, stale responses are used and not refreshed.
+func TestNoRefreshInOverload(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	overloaded := true
+	m.Consumer.Proc.SetOverload(func() bool { return overloaded })
+	m.W.Run(2 * time.Second)
+	m.expect("200 body 1 age 2: hit; detail=stale", "/")
+	m.W.Run(time.Second)
+	m.expect("200 body 1 age 3: hit; detail=stale", "/")
+	if n := m.counts().CacheRefreshed; n != 0 {
+		t.Errorf("%d refreshes", n)
+	}
+	overloaded = false
+	m.expect("200 body 1 age 3: hit; detail=stale", "/")
+	m.W.Run(100 * time.Millisecond)
+	m.expect("200 body 2 age 0: hit", "/")
+	m.Settled()
+}
+
+// TestMemoryOfSplit: the shares of a route have equal parts of its cache.
+func TestMemoryOfSplit(t *testing.T) {
+	used := func(to string, services ...string) (sum int64) {
+		m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+		m.Consumer.Reload(proxytest.ReloadYAML(m.Mesh, "{service: "+to+", cache: {ttl: 1h, bytes: 1MiB}}", "a: {%[1]s}, b: {%[1]s}"))
+		for _, service := range services {
+			m.Consumer.Update(service, m.Endpoint(0))
+		}
+		m.W.Run(time.Millisecond)
+		m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 2000) }
+		for i := range 300 {
+			m.ask(fmt.Sprint("/", i))
+		}
+		for _, service := range services {
+			n := m.Consumer.Stats(service).CacheBytes
+			if sum += n; n == 0 {
+				t.Errorf("%s has no cache", service)
+			}
+		}
+		return sum
+	}
+	one, two := used("a", "a"), used("[{name: a}, {name: b}]", "a", "b")
+	if two > one*6/5 || two < one*4/5 {
+		t.Errorf("%d bytes of two services, %d of one", two, one)
+	}
+}
+
+// TestHeadHit: the response to a HEAD says how long that to a GET is.
+func TestHeadHit(t *testing.T) {
+	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {}")
+	m.expect("200 body 1: fwd=miss; stored", "/")
+	p := m.DialAndSend(proxytest.Egress, "HEAD / HTTP/1.1\r\nHost: compute\r\n\r\n")
+	m.W.Run(100 * time.Millisecond)
+	if got := string(p.Heard); !strings.Contains(got, "\r\nCache-Status: remora; hit\r\n") || !strings.Contains(got, "\r\nContent-Length: 6\r\n") || !strings.HasSuffix(got, "\r\n\r\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestRefreshAsksForAll: the refresh by a HEAD with conditions is a GET with those of the cache.
 func TestRefreshAsksForAll(t *testing.T) {
 	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
 	m.etag = `"a"`
 	m.expect("200 body 1: fwd=miss; stored", "/")
 	m.W.Run(2 * time.Second)
-	c := method(m.Get("/", `If-None-Match: "b"`, "Cache-Control: max-age=60").Same(), "HEAD")
+	count := m.Apps[0].OnRequest
+	m.Apps[0].OnRequest = func(req *protocol.Request) {
+		count(req)
+		for _, name := range []string{"cache-control", "pragma"} {
+			if v := protocol.Find(req.Headers, name); v != nil {
+				t.Errorf("the refresh has %s: %s", name, v)
+			}
+		}
+		if a := protocol.Find(req.Headers, "x-a"); string(a) != "1" {
+			t.Errorf("the refresh has x-a: %s", a)
+		}
+	}
+	c := method(m.Get("/", `If-None-Match: "b"`, "Cache-Control: max-age=60", "Pragma: x", "X-A: 1").Same(), "HEAD")
 	if got := m.send(c); got != "200 age 2: hit; detail=stale" {
 		t.Errorf("got %q", got)
 	}
