@@ -21,6 +21,7 @@ func TestRedirect(t *testing.T) {
 		{`redirect: {scheme: http, host: "b:81", path: /y, status: 307}`, "a/x?a=/&b", "307 http://b:81/y?a=/&b"},
 		{`redirect: {path: /y, status: 308}`, "a/x", "308 /y"},
 		{`redirect: {path: /y}`, "a/x?", "302 /y?"},
+		{`redirect: {path: /}`, "a/x?y", "302 /?y"},
 		{`match: {path: /x}, rewrite: {path: /y/z}, redirect: {status: 303}`, "a/x/w?v", "303 /y/z/w?v"},
 		{`match: {path: /x}, rewrite: {path: /}, redirect: {host: b}`, "a/x//w", "302 //b/w"},
 		{`redirect: {host: b}`, "a//evil/x", "302 //b/evil/x"},
@@ -47,6 +48,7 @@ func TestRedirect(t *testing.T) {
 func TestRespond(t *testing.T) {
 	for _, c := range []struct{ route, want string }{
 		{`respond: {status: 204}`, `204 "" ""`},
+		{`respond: {body: x}`, `200 "text/plain; charset=utf-8" "x"`},
 		{`respond: {body: "a b\n"}`, `200 "text/plain; charset=utf-8" "a b\n"`},
 		{`respond: {status: 503, body: "{}", headers: {content-type: application/json}}`, `503 "application/json" "{}"`},
 	} {

@@ -125,6 +125,11 @@ func TestStatus(t *testing.T) {
 		if strings.Contains(got[0], "ERROR") != c.serverError || strings.Contains(got[1], "ERROR") != c.clientError {
 			t.Errorf("%d:\n%s", c.status, strings.Join(got, "\n"))
 		}
+		for i, wrong := range []bool{c.serverError, c.clientError} {
+			if says := fmt.Sprintf(" error.type=%d] ERROR %d", c.status, c.status); strings.HasSuffix(got[i], says) != wrong {
+				t.Errorf("%d: the end of %s", c.status, got[i])
+			}
+		}
 		if cancelled := strings.Contains(got[0], "remora.outcome=cancelled"); cancelled != (c.status == 0) {
 			t.Errorf("%d: cancelled: %v", c.status, cancelled)
 		}
