@@ -143,18 +143,15 @@ func (f field) mustParse(bound string, t reflect.Type) int64 {
 	return x
 }
 
-// within reports whether x is in an interval from 0, such as "(0,1]". The brackets say
-// which ends belong to it.
+// within reports whether x is in an interval from 0, such as "(0,1]". The first bracket says
+// whether 0 belongs to it; the upper end does.
 func within(x float64, interval string) bool {
-	highest := intervalEnd(interval)
-	lowOK := x > 0 || x == 0 && strings.HasPrefix(interval, "[")
-	highOK := x < highest || x == highest && strings.HasSuffix(interval, "]")
-	return lowOK && highOK
+	return (x > 0 || x == 0 && strings.HasPrefix(interval, "[")) && x <= intervalEnd(interval)
 }
 
 // intervalEnd returns the upper end. It panics if the tag is wrong.
 func intervalEnd(interval string) float64 {
-	_, end, _ := strings.Cut(strings.TrimRight(interval, ")]"), ",")
+	_, end, _ := strings.Cut(strings.TrimSuffix(interval, "]"), ",")
 	x, err := strconv.ParseFloat(end, 64)
 	if err != nil {
 		panic("config: bad interval in a struct tag: " + interval)

@@ -208,14 +208,11 @@ func scalarSchema(t reflect.Type, f field) map[string]any {
 	case t.Kind() == reflect.String: // a number without quotes is text, too
 		return refTo("text")
 	case t.Kind() == reflect.Float64:
-		low, high := "minimum", "maximum"
+		low := "minimum"
 		if strings.HasPrefix(f.in, "(") {
 			low = "exclusiveMinimum"
 		}
-		if strings.HasSuffix(f.in, ")") {
-			high = "exclusiveMaximum"
-		}
-		add(map[string]any{"type": "number", low: 0, high: intervalEnd(f.in)})
+		add(map[string]any{"type": "number", low: 0, "maximum": intervalEnd(f.in)})
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
 		number := map[string]any{"type": "integer"}
 		number["minimum"] = f.mustParse(cmp.Or(f.min, "0"), t)

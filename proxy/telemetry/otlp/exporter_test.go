@@ -153,15 +153,19 @@ func TestExport(t *testing.T) {
 	awaitStats(t, e, 3, 1, 0)
 }
 
-// The first record of a batch does not wait long for others.
+// The first record of a batch waits for others, but not long.
 func TestBatchDelay(t *testing.T) {
 	c := newCollector(t, nil)
 	cfg := c.config()
 	cfg.Queue = 100
 	e := newExporter(t, cfg)
 	for n := range uint64(2) {
+		put := time.Now()
 		e.Put(one())
 		c.next()
+		if waited := time.Since(put); waited < batchDelay {
+			t.Errorf("exported after %s", waited)
+		}
 		awaitStats(t, e, 2*(n+1), 0, 0)
 	}
 	closeExporter(t, e)
