@@ -54,6 +54,26 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestUnroutedHistory: requests without a route are among all, and have failed.
+func TestUnroutedHistory(t *testing.T) {
+	s := newSidecar(t, `
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes: [{match: {path: /app}, service: app}]
+services: {app: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http}}
+`)
+	s.api.history.addPoint(t.Context(), s.api)
+	for range 2 {
+		s.request("GET", "/other")
+	}
+	s.api.history.addPoint(t.Context(), s.api)
+	if unrouted := s.api.history.unrouted; unrouted != 2 {
+		t.Errorf("%d unrouted", unrouted)
+	}
+	if h := decode[History](s, "/history"); len(h.Requests) != 1 || h.Requests[0] <= 0 || h.Requests[0] != h.Failed[0] {
+		t.Errorf("%+v", h)
+	}
+}
+
 // TestHistoryBounds: the history has ten minutes, and a bounded number of services.
 func TestHistoryBounds(t *testing.T) {
 	var h history
