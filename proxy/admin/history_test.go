@@ -170,6 +170,27 @@ func TestHistoryReplaced(t *testing.T) {
 	}
 }
 
+// TestPointSince: a point has the latencies, outcomes, and hedges since the one before.
+func TestPointSince(t *testing.T) {
+	var now stats.ServiceStats
+	now.Requests, now.Hedges, now.HedgesMissed, now.HedgesWon = 3, 7, 2, 3
+	now.Outcomes[stats.Outcome2xx], now.Outcomes[stats.OutcomeFailed] = 2, 1
+	now.Latency.Observe(time.Second)
+	now.Latency.Observe(time.Second)
+	was := now
+	now.Requests, now.Hedges, now.HedgesMissed, now.HedgesWon = 9, 17, 5, 7
+	now.Outcomes[stats.Outcome2xx], now.Outcomes[stats.OutcomeFailed] = 6, 3
+	now.Latency.Observe(time.Millisecond)
+	var p point
+	p.since(&now, was)
+	var latency stats.Histogram
+	latency.Observe(time.Millisecond)
+	latency.Sum = 0 // a point needs only the counts
+	if want := (point{requests: 6, failed: 2, sent: 7, won: 4, latency: latency}); p != want {
+		t.Errorf("got  %+v\nwant %+v", p, want)
+	}
+}
+
 // TestHistoryAtRest: when no loop had a turn, a point needs no reports, and says that nothing happened.
 func TestHistoryAtRest(t *testing.T) {
 	s := newSidecar(t, twoServices)

@@ -206,7 +206,7 @@ func TestLogs(t *testing.T) {
 	var log bytes.Buffer
 	e := New(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	failed := errors.New("failed")
-	for _, err := range []error{nil, failed, failed, nil, nil, failed} {
+	for _, err := range []error{nil, failed, failed, failed, nil, nil, failed} {
 		e.logResult(err)
 	}
 	var got []string

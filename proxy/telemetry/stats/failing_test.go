@@ -31,5 +31,9 @@ func TestFailing(t *testing.T) {
 		if got := e.Failing(); got != c.want {
 			t.Errorf("%s, and nobody waited for what it has served: %t, want %t", c.name, got, c.want)
 		}
+		e.Stats.Outcomes[stats.AttemptServed] = c.served
+		if got := e.Failing(); got != c.want {
+			t.Errorf("%s, and nobody waited for half of what it has served: %t, want %t", c.name, got, c.want)
+		}
 	}
 }
