@@ -44,7 +44,7 @@ func New(at *exchange.FilterPlace) exchange.Filter {
 		delay: c.Delay, delayShare: c.DelayShare, abortShare: c.AbortShare,
 		waiting: make(map[*exchange.Exchange]*wait),
 	}
-	if c.Abort > 0 {
+	if c.Abort != 0 {
 		f.abort = fault.Injected.WithStatus(c.Abort)
 	}
 	f.counts.Injects = true
