@@ -93,6 +93,27 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
+// TestKeepsBound: the share is the first fraction that is not kept, so that each share of 1/2⁵³ has its fractions.
+func TestKeepsBound(t *testing.T) {
+	id := []byte("id")
+	var now time.Time
+	l, _, _ := newLog(&config.AccessLog{}, &now)
+	next := *l.rnd
+	for _, c := range []struct {
+		id       []byte
+		fraction float64
+	}{{id, fractionOf(hash(id))}, {nil, fractionOf(next.Uint64())}} {
+		before := *l.rnd
+		for _, more := range []float64{0, 1. / (1 << 53)} {
+			*l.rnd = before
+			l.rules = &config.AccessLog{Sample: c.fraction + more}
+			if got := l.Keeps(false, 0, c.id); got != (more > 0) {
+				t.Errorf("id %q, with a share of %v, %v more than the fraction: %t", c.id, l.rules.Sample, more, got)
+			}
+		}
+	}
+}
+
 // TestFlushAfter: the first line of a batch is written soon, and with it those that follow. Without a queue nothing is.
 func TestFlushAfter(t *testing.T) {
 	var now time.Time
