@@ -70,7 +70,7 @@ func appendHex(dst, b []byte) []byte {
 func unhex(dst, text []byte) bool {
 	for i := range dst {
 		hi, lo := digit(text[2*i]), digit(text[2*i+1])
-		if hi > 0xf || lo > 0xf {
+		if hi|lo == 0xff {
 			return false
 		}
 		dst[i] = hi<<4 | lo
