@@ -51,6 +51,12 @@ const waitLimit = time.Minute
 // address, which is egress. No service has endpoints yet.
 func newSidecar(t testing.TB, yaml string) *sidecar {
 	t.Helper()
+	return newSidecarOf(t, yaml, loopCount)
+}
+
+// newSidecarOf is newSidecar with so many loops.
+func newSidecarOf(t testing.TB, yaml string, loops int) *sidecar {
+	t.Helper()
 	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +66,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		{Name: "dns", Since: time.Unix(1700000000, 0), Code: "unresolved", Error: "host x: none", Services: 1, Kept: 3},
 	}}
 	log := slog.New(slog.DiscardHandler)
-	if s.reactor, err = reactor.Start(reactor.Options{Loops: loopCount, Logger: log}); err != nil {
+	if s.reactor, err = reactor.Start(reactor.Options{Loops: loops, Logger: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -68,7 +74,7 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			t.Error(err)
 		}
 	})
-	s.proc = proxy.NewProcess(cfg, loopCount)
+	s.proc = proxy.NewProcess(cfg, loops)
 	byLoop := map[loop.Loop]*proxy.Worker{}
 	for i, l := range s.reactor.Loops() {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,23 @@ services: {app: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http}}
 	}
 	if h := decode[History](s, "/history"); len(h.Requests) != 1 || h.Requests[0] <= 0 || h.Requests[0] != h.Failed[0] {
 		t.Errorf("%+v", h)
+	}
+}
+
+// TestOneLoop: one loop has the reports of all.
+func TestOneLoop(t *testing.T) {
+	s := newSidecarOf(t, twoServices, 1)
+	s.api.history.addPoint(t.Context(), s.api)
+	s.request("GET", "/none")
+	s.api.history.addPoint(t.Context(), s.api)
+	if h := decode[History](s, "/history"); len(h.Requests) != 1 || h.Requests[0] <= 0 {
+		t.Errorf("history: %+v", h)
+	}
+	if got := decode[Stats](s, "/stats"); len(got.Loops) != 1 {
+		t.Errorf("%d loops", len(got.Loops))
+	}
+	if status, body := s.get("/metrics"); status != http.StatusOK || !strings.Contains(body, "\nremora_loops 1\n") {
+		t.Errorf("metrics: %d", status)
 	}
 }
 

@@ -43,6 +43,9 @@ func TestParse(t *testing.T) {
 		{"space behind", valid + " ", -1},
 		{"trace too short", "00-" + aTrace[1:] + "-" + aSpan + "-001", -1},
 		{"trace too long", "00-" + aTrace + "0-" + aSpan[1:] + "-01", -1},
+		{"an underscore after the version", "00_" + valid[3:], -1},
+		{"an underscore after the trace", valid[:35] + "_" + valid[36:], -1},
+		{"an underscore after the parent", valid[:52] + "_" + valid[53:], -1},
 		{"underscores", strings.ReplaceAll(valid, "-", "_"), -1},
 	} {
 		got, ok := Parse([]byte(c.value))

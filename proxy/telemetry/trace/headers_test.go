@@ -26,6 +26,7 @@ func TestHeaders(t *testing.T) {
 		{"a: b; TraceParent: " + valid + "; x-request-id: c", "c", 1},
 		{"traceparent: " + valid + "; Traceparent: " + valid, "", -1},
 		{"traceparent: " + valid + "-x", "", -1},
+		{"traceparent: " + valid + "; transparent: b", "", 0},
 		{"traceparents: " + valid + "; tracestate: " + valid, "", -1},
 	} {
 		var hs []protocol.Header
