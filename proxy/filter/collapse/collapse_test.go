@@ -249,6 +249,36 @@ func TestWaiterLeaves(t *testing.T) {
 	check(m, got, 1, append(append([]*proxytest.Call{}, calls[:10]...), calls[20:]...)...)
 }
 
+// TestBatches: in one turn a bounded number of requests gets the response, and a bounded number of bytes.
+func TestBatches(t *testing.T) {
+	for _, c := range []struct {
+		requests, bytes int
+		want            []uint64 // requests that get the response, of each turn
+	}{
+		{300, 1, []uint64{256, 43}},
+		{7, 512 << 10, []uint64{2, 2, 2}},
+		{5, 768 << 10, []uint64{2, 2}},
+		{4, 2 << 20, []uint64{1, 1, 1}},
+	} {
+		m, got := newMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: slowSecond}, 100*time.Millisecond)
+		m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, c.bytes) }
+		calls := crowd(m, c.requests)
+		send(m, calls...)
+		var turns []uint64
+		last := uint64(0)
+		m.RunUntil("all responses", func() bool {
+			if n := counts(m).Collapsed; n != last {
+				turns, last = append(turns, n-last), n
+			}
+			return last == uint64(c.requests-1)
+		})
+		if !slices.Equal(turns, c.want) {
+			t.Errorf("%d requests for %d bytes: %v in one turn, want %v", c.requests, c.bytes, turns, c.want)
+		}
+		check(m, got, 1, calls...)
+	}
+}
+
 // TestLeaderFails: after one failure another request is sent; a second failure is for all.
 func TestLeaderFails(t *testing.T) {
 	for failures := 1; failures <= 2; failures++ {
