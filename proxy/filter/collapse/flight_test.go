@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -21,9 +22,10 @@ func TestKeptFlights(t *testing.T) {
 		f := &filter{shard: &shard.Shard{Loop: l}, flights: map[uint64]*flight{}, key: []byte("k")}
 		one := f.open(1, 0)
 		one.key, one.waiting = make([]byte, 0, c.key), make([]*member, 0, c.waiting)
+		one.failure = fault.Injected
 		l.Do(one.end)
-		if len(f.flights) != 0 || len(f.freeFlights) == 1 != c.kept {
-			t.Errorf("%+v: %d flights, %d kept", c, len(f.flights), len(f.freeFlights))
+		if one.failure != nil || len(f.flights) != 0 || len(f.freeFlights) == 1 != c.kept {
+			t.Errorf("%+v: fails with %v, %d flights, %d kept", c, one.failure, len(f.flights), len(f.freeFlights))
 		}
 		two := f.open(2, 5)
 		if two == one != c.kept || f.flights[2] != two || two.state != flying || string(two.key) != "k" || two.hash != 2 || two.began != 5 {
