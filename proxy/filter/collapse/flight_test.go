@@ -1,10 +1,13 @@
 package collapse
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -47,5 +50,33 @@ func TestKeptMembers(t *testing.T) {
 	}
 	if f.join(two, fl) != first || f.members[two] != first || first.ex != two || first.flight != fl || first.leads {
 		t.Errorf("the next member is %+v", f.members[two])
+	}
+}
+
+// alarm is a loop that notes for how long a timer is armed.
+type alarm struct {
+	loop.Loop
+	after []time.Duration
+}
+
+func (a *alarm) After(d time.Duration, _ *loop.Timer) { a.after = append(a.after, d) }
+
+// TestSecondLeaderIn: the first member that waits lets a second one lead when the first leader has had the delay.
+func TestSecondLeaderIn(t *testing.T) {
+	for _, c := range []struct{ began, now, delay, want time.Duration }{{100, 100, 20, 20}, {100, 105, 20, 15}, {100, 120, 20, 0}, {100, 150, 20, 0}} {
+		var a alarm
+		fl := &flight{filter: &filter{shard: &shard.Shard{Loop: &a}}, began: c.began}
+		one, two := new(member), new(member)
+		fl.wait(one, c.now, c.delay)
+		fl.wait(two, c.now+1, 2*c.delay)
+		if !slices.Equal(a.after, []time.Duration{c.want}) || fl.delay != c.delay {
+			t.Errorf("%+v: armed for %v, then for %v", c, a.after, fl.delay)
+		}
+		if fl.filter.waiting != 2 || one.at != 0 || two.at != 1 {
+			t.Errorf("%d wait, at %d and %d", fl.filter.waiting, one.at, two.at)
+		}
+		if fl.remove(one); fl.filter.waiting != 1 || two.at != 0 || !slices.Equal(fl.waiting, []*member{two}) {
+			t.Errorf("%d wait, the second one at %d", fl.filter.waiting, two.at)
+		}
 	}
 }
