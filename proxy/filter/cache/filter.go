@@ -326,5 +326,4 @@ func (f *filter) Retire() {
 	f.retired = true
 	f.stamps.Expect(-f.targets)
 	f.counts.CacheBytes -= int64(f.bytes)
-	f.bytes = 0
 }

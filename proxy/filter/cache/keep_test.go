@@ -8,9 +8,11 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/caching"
 	"github.com/remora-proxy/remora/proxy/caching/store"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // clock is a loop that has only a time.
@@ -94,5 +96,38 @@ func TestUnstored(t *testing.T) {
 	}
 	if hs = dropConditions(hs); len(hs) != 2 || string(hs[0].Name) != "a" || string(hs[1].Name) != "if-match" {
 		t.Errorf("%q are left", hs)
+	}
+}
+
+// TestRefusedAreCounted: a response that is not stored counts, unless it says nothing of what could be.
+func TestRefusedAreCounted(t *testing.T) {
+	for status, want := range map[int]uint64{200: 1, 305: 1, 303: 1, 304: 0} {
+		f := &filter{counts: new(stats.FilterStats)}
+		f.refuse(&lookup{ask: caching.Ask{NoStore: true}}, nil, &race.Response{Response: protocol.Response{Status: status}})
+		if f.counts.CacheRefused != want {
+			t.Errorf("%d: %d refused", status, f.counts.CacheRefused)
+		}
+	}
+}
+
+// TestRefreshEnds: nothing is left of a request of the cache's own that is over, and its memory is used again.
+func TestRefreshEnds(t *testing.T) {
+	f := &filter{open: map[*exchange.Exchange]*lookup{}}
+	r := &refresher{filter: f, inFlight: 2}
+	c, l := new(exchange.Exchange), &lookup{key: []byte("k"), validates: true}
+	f.open[c] = l
+	r.end(c, l)
+	if r.inFlight != 1 || len(f.open) != 0 || len(f.free) != 1 || f.free[0] != l || l.validates {
+		t.Errorf("%d in flight, %d open, %d free", r.inFlight, len(f.open), len(f.free))
+	}
+	large := &lookup{key: make([]byte, maxKey+1)}
+	if f.forget(c, large); len(f.free) != 1 {
+		t.Error("a large key is kept")
+	}
+	for range 2 * maxFree {
+		f.forget(c, &lookup{key: make([]byte, maxKey)})
+	}
+	if len(f.free) != maxFree {
+		t.Errorf("%d are free", len(f.free))
 	}
 }
