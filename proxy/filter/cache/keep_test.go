@@ -131,3 +131,34 @@ func TestRefreshEnds(t *testing.T) {
 		t.Errorf("%d are free", len(f.free))
 	}
 }
+
+// TestCountsOfTheStore: each change of the store is counted once.
+func TestCountsOfTheStore(t *testing.T) {
+	f := &filter{counts: new(stats.FilterStats), store: store.New(1 << 20)}
+	for round := range uint64(3) {
+		f.store.Evicted += 2
+		f.store.Put(1, round, []byte{'k', byte(round)}, &store.Meta{Until: time.Hour}, make([]byte, 5000))
+		f.count()
+		f.count()
+		if got := *f.counts; got.CacheEvicted != 2*(round+1) || got.CacheBytes != int64(f.store.Bytes()) || got.CacheBytes <= 0 {
+			t.Errorf("%d evicted, %d of %d bytes", got.CacheEvicted, got.CacheBytes, f.store.Bytes())
+		}
+	}
+}
+
+// TestNotesAreUsedAgain: the memory for what is known of a request serves the next one.
+func TestNotesAreUsedAgain(t *testing.T) {
+	var stamps shard.Stamps
+	f := &filter{open: map[*exchange.Exchange]*lookup{}, invalidator: invalidator{stamps: &stamps}}
+	f.in.key, f.in.primary, f.in.hash, f.in.target = []byte("key and more"), 3, 4, 5
+	one, two := new(exchange.Exchange), new(exchange.Exchange)
+	l := f.note(one, 7)
+	if string(l.key) != "key" || l.hash != 4 || l.target != 5 || l.asked != 7 || f.open[one] != l {
+		t.Errorf("noted %+v", l)
+	}
+	f.End(one)
+	f.End(one)
+	if f.note(two, 8) != l || len(f.free) != 0 || len(f.open) != 1 || l.asked != 8 {
+		t.Errorf("the next one has %+v, %d are free", f.open[two], len(f.free))
+	}
+}
