@@ -232,6 +232,10 @@ func TestExchanges(t *testing.T) {
 			{3 * time.Second, "", "GET /;If-Modified-Since: Thu, 02 Jan 2025 00:00:00 GMT", "304: fwd=miss; stored"},
 			{3 * time.Second, "", "GET /", "200 body 3: fwd=miss; stored"},
 		}, "GET GET if-modified-since=Wed, 01 Jan 2025 00:00:00 GMT GET if-modified-since=Wed, 01 Jan 2025 00:00:00 GMT"},
+		{"a client's condition on a stale response without a validator", "cache: {stale: 0s}", "", []step{
+			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "", `GET /;If-None-Match: "a"`, "200 body 2: fwd=miss; stored"},
+		}, `GET GET if-none-match="a"`},
 		{"condition on an error", "", `"a"`, []step{
 			{0, long, "GET /;X-Status: 404", "404 body 1: fwd=miss; stored"},
 			{0, "", `GET /;If-None-Match: "a"`, "404 body 1 age 0: hit"},
