@@ -317,29 +317,77 @@ func TestWindowChange(t *testing.T) {
 	}
 }
 
-// TestBatch checks that batch messages give way.
+// TestBatch checks that batch messages give way, whichever way they are sent.
 func TestBatch(t *testing.T) {
-	p := newPair(t, Options{}, Options{Window: 1 << 20})
+	for name, send := range map[string]func(p *pair, i int, batch bool) (*Conn, uint32){
+		"request": func(p *pair, _ int, batch bool) (*Conn, uint32) {
+			req := typical()
+			req.Body, req.Batch = pattern(200_000), batch
+			return p.client.c, p.client.c.Request(req, "http", nil).ID()
+		},
+		"request in pieces": func(p *pair, _ int, batch bool) (*Conn, uint32) {
+			req := typical()
+			req.Batch = batch
+			st := p.client.c.RequestHead(req, "http", -1, false)
+			p.client.c.Send(st, pattern(200_000))
+			return p.client.c, st.ID()
+		},
+		"response": func(p *pair, i int, batch bool) (*Conn, uint32) {
+			res := typicalResponse()
+			res.Body, res.Batch = pattern(200_000), batch
+			st := p.server.c.streams.get(uint32(2*i + 1))
+			p.server.c.Respond(st, res, nil)
+			return p.server.c, st.ID()
+		},
+		"response in pieces": func(p *pair, i int, batch bool) (*Conn, uint32) {
+			res := typicalResponse()
+			res.Batch = batch
+			st := p.server.c.streams.get(uint32(2*i + 1))
+			p.server.c.ResponseHead(st, res)
+			p.server.c.Send(st, pattern(200_000))
+			return p.server.c, st.ID()
+		},
+	} {
+		p := newPair(t, Options{Window: 1 << 20}, Options{Window: 1 << 20})
+		if strings.HasPrefix(name, "response") {
+			for range 2 {
+				p.client.c.Request(typical(), "http", nil)
+			}
+		}
+		if err := p.run(); err != nil {
+			t.Fatal(err)
+		}
+		c, batch := send(p, 0, true)
+		c.Output(0) // what pieces have sent while they were alone
+		_, other := send(p, 1, false)
+		sent := map[uint32]int{}
+		for out := c.Output(50_000); len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+			if f := parseFrame(out); f.typ == frameData {
+				sent[f.id] += f.length
+			}
+		}
+		if sent[other] < 3*sent[batch] || sent[other] < 3*maxFrame {
+			t.Errorf("%s: batch %d, other %d", name, sent[batch], sent[other])
+		}
+	}
+}
+
+// TestBatchAlone: batch messages alone go out as others do, and do not wait for others that have gone.
+func TestBatchAlone(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	sizes := []int{200_000, 100_000}
+	for i, size := range sizes {
+		req := typical()
+		req.Body, req.Batch = pattern(size), i == 0
+		p.client.c.Request(req, "http", nil)
+	}
 	if err := p.run(); err != nil {
 		t.Fatal(err)
 	}
-	var ids [2]uint32
-	for i := range ids {
-		req := typical()
-		req.Body, req.Batch = pattern(200_000), i == 0
-		ids[i] = p.client.c.Request(req, "http", nil).ID()
-	}
-	out := p.client.c.Output(150_000)
-	sent := map[uint32]int{}
-	for len(out) > 0 {
-		f := parseFrame(out)
-		if f.typ == frameData {
-			sent[f.id] += f.length
+	for i, size := range sizes {
+		if m := p.server.got[uint32(2*i+1)]; !m.end || !bytes.Equal(m.body, pattern(size)) {
+			t.Errorf("%d bytes of %d, end %t", len(m.body), size, m.end)
 		}
-		out = out[frameHead+f.length:]
-	}
-	if sent[ids[0]] == 0 || sent[ids[1]] < 5*sent[ids[0]] {
-		t.Errorf("batch %d, other %d", sent[ids[0]], sent[ids[1]])
 	}
 }
 
@@ -373,8 +421,20 @@ func TestLongHead(t *testing.T) {
 	}
 }
 
-// TestStates checks that become refuses changes that streamEdges lacks.
+// TestStates checks that become refuses changes that streamEdges lacks, and those of a Conn that go back.
 func TestStates(t *testing.T) {
+	for from := connPreface; from <= connClosed; from++ {
+		for to := connPreface; to <= connClosed; to++ {
+			func() {
+				defer func() {
+					if (recover() == nil) != (to > from) {
+						t.Errorf("a Conn from %d to %d", from, to)
+					}
+				}()
+				(&Conn{state: from}).become(to)
+			}()
+		}
+	}
 	for from := range streamStates {
 		for to := range streamStates {
 			func() {
@@ -475,5 +535,87 @@ func TestInitAgain(t *testing.T) {
 	id := again.client.c.Request(typical(), "http", nil).ID()
 	if err := again.run(); err != nil || !p.got[id].end || p.c.InHead() {
 		t.Errorf("%v: %+v", err, p.got[id])
+	}
+}
+
+// closer closes its Conn when it hears that a stream is over.
+type closer struct {
+	*peer
+	resets, sent int
+}
+
+func (c *closer) OnReset(*Stream, Code, *Error) {
+	if c.resets++; c.resets == 2 {
+		c.c.Close()
+	}
+}
+
+func (c *closer) OnSent(*Stream) {
+	c.sent++
+	c.c.Close()
+}
+
+// TestCloseInHandler: a handler that closes the Conn hears nothing more, and what the peer did too often is no error any more.
+func TestCloseInHandler(t *testing.T) {
+	p, l := newServer(t, Options{Floods: Floods{Resets: 1}}), newLibrary()
+	h := &closer{peer: p}
+	p.c.handler, p.c.requests = h, h
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	for id := uint32(1); id < 7; id += 2 {
+		l.headers(id, true, strings.Split(requestLines, "|")...)
+	}
+	for id := uint32(1); id < 7; id += 2 {
+		l.WriteRSTStream(id, xhttp2.ErrCodeCancel)
+	}
+	if err := l.feed(p); err != nil || h.resets != 2 || p.c.StreamCount() != 0 {
+		t.Errorf("%v, %d calls, %d streams", err, h.resets, p.c.StreamCount())
+	}
+	p.c.Close()
+
+	c := newClient(t, Options{})
+	h = &closer{peer: c}
+	c.c.handler, c.c.responses = h, h
+	for range 2 {
+		c.c.Request(typical(), "http", nil)
+	}
+	if out := c.c.Output(1 << 20); out != nil || h.sent != 1 || c.c.Ready() {
+		t.Errorf("%d bytes, %d calls, ready %t", len(out), h.sent, c.c.Ready())
+	}
+}
+
+// TestFirstError: of two errors of one frame the first counts. The peer hears of one.
+func TestFirstError(t *testing.T) {
+	p, l := receiver(t, 1<<20, true)
+	quarter := p.c.opts.connWindow() / 4
+	p.c.bodies.giveBack(quarter - 1)
+	p.c.w.control = controlBound                        // of a peer that reads nothing
+	l.WriteDataPadded(9, false, []byte("x"), []byte{0}) // gives the window back, on a stream that has not begun
+	err := l.feed(p)
+	var goAways int
+	for _, f := range l.frames(t) {
+		if strings.HasPrefix(f, "GOAWAY") {
+			goAways++
+		}
+	}
+	if err != error(ErrIdle) || goAways != 1 {
+		t.Errorf("%v, %d GOAWAY", err, goAways)
+	}
+}
+
+// TestGoAwayOnce: the last stream is named once. What comes behind it does not change that.
+func TestGoAwayOnce(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	p.c.GoAway(NoError)
+	l.headers(3, true, strings.Split(requestLines, "|")...)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	l.in.Reset()
+	if p.c.GoAway(InternalError); p.c.Ready() || p.c.goodbye.last != 1 {
+		t.Errorf("says it again, ready %t, last %d", p.c.Ready(), p.c.goodbye.last)
+	}
+	if p.c.Drain(); p.c.Ready() {
+		t.Error("drains after the last stream was named")
 	}
 }

@@ -119,10 +119,14 @@ func TestPieces(t *testing.T) {
 // TestKeep: after Keep the caller may change the memory of a request, of which the peer still gets the rest. Nothing
 // is kept at the end.
 func TestKeep(t *testing.T) {
-	for _, trailers := range [][]protocol.Header{nil, fields("a: 1")} {
+	for _, c := range []struct {
+		size     int
+		trailers []protocol.Header
+	}{{100 << 10, nil}, {100 << 10, fields("a: 1")}, {1<<16 + 1, nil}} {
+		trailers := c.trailers
 		p := newPair(t, Options{}, Options{})
 		p.server.hold = true
-		body := bytes.Repeat([]byte("x"), 100<<10)
+		body := bytes.Repeat([]byte("x"), c.size)
 		st := p.client.c.Request(&protocol.Request{Method: []byte("POST"), Path: []byte("/"), Authority: []byte("a"), Body: body, Trailers: trailers}, "http", nil)
 		if err := p.run(); err != nil {
 			t.Fatal(err)

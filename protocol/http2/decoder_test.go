@@ -15,12 +15,14 @@ import (
 // bombs are heads whose text is much longer than their blocks, behind the pseudo-header fields.
 var bombs = func() map[string]string {
 	long, other := strings.Repeat("{", 3000), strings.Repeat("}", 3000)
+	longer := strings.Repeat("a", 12000)
 	return map[string]string{
 		"a field again and again":     strings.Repeat("|a: "+long, 15),
 		"short fields between":        strings.Repeat("|a: "+long+"|b: c", 10),
 		"a long name":                 strings.Repeat("|"+strings.Repeat("n", 3000)+": v", 15),
 		"values of a long name":       "|" + strings.Repeat("n", 3000) + ": 1|" + strings.Repeat("n", 3000) + ": 2",
 		"cookies":                     strings.Repeat("|cookie: "+long, 10),
+		"cookies, long and short":     strings.Repeat("|cookie: "+longer+"|cookie: c", 2),
 		"literals":                    "|a: " + long + "|b: " + other + "|c: " + long + "|d: " + other,
 		"Huffman codes":               "|a: " + strings.Repeat("a", 9000) + "|b: " + strings.Repeat("c", 9000),
 		"literals behind one another": strings.Repeat("|a: "+long+"|b: "+other, 2),
@@ -60,6 +62,9 @@ func TestHeadMemory(t *testing.T) {
 			if len(p.asked) == 0 || max(slices.Max(p.asked), doubledHead) < protocol.Held(&m.buf) { // a small one may have some room left
 				t.Errorf("%s: asked for %v bytes, and took %d", name, p.asked, protocol.Held(&m.buf))
 			}
+			if cookies := len(protocol.Find(m.req.Headers, "cookie")); slices.Max(p.asked) < 2*cookies { // in their pieces, and as one
+				t.Errorf("%s: asked for %v bytes, with %d of cookies", name, p.asked, cookies)
+			}
 		}
 	}
 }
@@ -68,9 +73,8 @@ func TestHeadMemory(t *testing.T) {
 func checkHead(t *testing.T, name string, m *message, bomb string) {
 	t.Helper()
 	want := strings.Split(bomb[1:], "|")
-	if name == "cookies" {
-		value := strings.TrimPrefix(want[0], "cookie: ")
-		want = []string{"cookie: " + strings.Join(slices.Repeat([]string{value}, len(want)), "; ")}
+	if strings.HasPrefix(name, "cookies") {
+		want = []string{want[0] + strings.ReplaceAll(strings.Join(append([]string{""}, want[1:]...), "|"), "|cookie: ", "; ")}
 	}
 	if got := lines(m.req.Headers); !slices.Equal(got, want) {
 		t.Errorf("%s: other fields, %d of %d", name, len(got), len(want))
@@ -109,6 +113,34 @@ func TestHeadNoRoom(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		checkHead(t, name, p.got[3], bomb)
+	}
+}
+
+// TestHeadNoMoreRoom: a head whose memory was granted for a while is refused like one that has never had any.
+func TestHeadNoMoreRoom(t *testing.T) {
+	protocol.PoisonBuffers = true
+	defer func() { protocol.PoisonBuffers = false }()
+	for name, bomb := range bombs {
+		for agreed, all := 1, 2; agreed < all; agreed++ {
+			p, l := newServer(t, Options{Limits: bombLimits, Buffers: &protocol.Buffers{Most: 1 << 20}}), newLibrary()
+			l.out.WriteString(Preface)
+			l.WriteSettings()
+			p.full, p.agreed = true, agreed
+			l.headers(1, false, strings.Split(requestLines+bomb, "|")...)
+			if err := l.feed(p); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if m := p.got[1]; m.noRoom == m.head || m.oversize || m.head && len(p.asked) > agreed {
+				t.Errorf("%s, %d times agreed of %d: %+v", name, agreed, len(p.asked), m)
+			}
+			p.full, p.asked = false, nil
+			l.headers(3, true, strings.Split(requestLines+bomb, "|")...)
+			if err := l.feed(p); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			checkHead(t, name, p.got[3], bomb)
+			all = len(p.asked)
+		}
 	}
 }
 

@@ -77,6 +77,7 @@ var abuse = []struct {
 		}
 		l.WriteData(1, false, []byte("x"))
 	}, ErrOthers},
+	{"GOAWAY", Floods{Others: 20}, func(l *library, _ int) { l.WriteGoAway(0, xhttp2.ErrCodeNo, nil) }, ErrOthers},
 	{"unknown frames", Floods{Others: 20}, func(l *library, _ int) { l.WriteRawFrame(77, 0, 0, []byte("x")) }, ErrOthers},
 	{"CONTINUATION", Floods{Continuations: 20}, func(l *library, i int) {
 		if i == 0 {

@@ -197,6 +197,7 @@ func TestCloseWithinFrame(t *testing.T) {
 	st := p.c.streams.get(1)
 	st.Owner = p
 	p.c.Ping(1)
+	p.c.Close()
 	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil || p.c.Output(1000) != nil {
 		t.Errorf("%d bytes are held", p.c.Buffered())
 	}
@@ -364,7 +365,7 @@ func TestOwnersReleased(t *testing.T) {
 			p.server.c.Respond(of, typicalResponse(), nil)
 		}
 	}
-	waits := &owner{t: t}
+	waits := &owner{t: t, size: 123_456}
 	for range 4 {
 		p.client.c.Request(typical(), "http", nil)
 		if err := p.run(); err != nil {
@@ -373,7 +374,9 @@ func TestOwnersReleased(t *testing.T) {
 	}
 	long := typicalResponse()
 	long.Body = pattern(100_000)
-	p.server.c.Respond(st, long, waits)
+	if p.server.c.Respond(st, long, waits); st.Held() != waits.size {
+		t.Errorf("%d bytes are held, want those of the owner, %d", st.Held(), waits.size)
+	}
 	again := &owner{t: t}
 	if p.server.c.Respond(st, typicalResponse(), again); again.released != 1 || waits.released != 0 {
 		t.Errorf("a second response: %d and %d owners are released", again.released, waits.released)

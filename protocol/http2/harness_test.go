@@ -53,6 +53,7 @@ type peer struct {
 	refuse, hold       bool // NewRequest and NewResponse return nil; the body's window is not given back
 	settings, barriers int
 	full               bool // no head may grow
+	agreed             int  // although full, so many times
 	asked              []int
 	goAway             []string
 
@@ -141,7 +142,7 @@ func (p *peer) OnOversize(st *Stream) { p.of(st).oversize = true }
 
 func (p *peer) MayGrow(_ *Stream, n int) bool {
 	p.asked = append(p.asked, n)
-	return !p.full
+	return !p.full || len(p.asked) <= p.agreed
 }
 
 func (p *peer) OnNoRoom(st *Stream) { p.of(st).noRoom = true }

@@ -245,7 +245,6 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		} else {
 			hs.requests.OnOversize(st)
 		}
-		hs.afterHead(st, end)
 		return
 	}
 	req.Method, req.Path, req.Authority, req.NeverIndexed = h.method, h.path, h.authority, h.never
@@ -263,9 +262,9 @@ func (hs *heads) request(st *Stream, b []byte, end bool) {
 		st.endRemote()
 	}
 	hs.requests.OnRequest(st, end)
-	hs.afterHead(st, end)
 }
 
+// afterHead ends st if both sides have ended. A request does not need it: no response is sent before OnRequest returns.
 func (hs *heads) afterHead(st *Stream, end bool) {
 	if end && hs.usable() {
 		hs.streams.endIfDone(st)

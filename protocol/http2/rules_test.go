@@ -37,6 +37,7 @@ func TestRequestRules(t *testing.T) {
 		{requestLines, nil},
 		{requestLines + "|te: trailers", nil},
 		{requestLines + "|te: Trailers", nil},
+		{requestLines + "|host: host", nil},
 		{requestLines + "|host: HOST", nil},
 		{requestLines + "|host: host.", nil},
 		{":method: GET|:scheme: http|:path: /|:authority: host|host: host:80", nil},
@@ -82,6 +83,8 @@ func TestRequestRules(t *testing.T) {
 		{requestLines + "|:status: 200", ErrPseudo},
 		{requestLines + "|:other: a", ErrPseudo},
 		{"a: b|" + requestLines, ErrPseudo},
+		{requestLines + "|:: a", ErrPseudo},
+		{requestLines + "|: a", ErrField},
 		{requestLines + "|A: b", ErrField},
 		{requestLines + "|a b: c", ErrField},
 		{requestLines + "|a:b: c", ErrField},
@@ -168,6 +171,21 @@ func TestCookies(t *testing.T) {
 		_, m := request(t, requestLines+c.extra, true)
 		if got := strings.Join(lines(m.req.Headers), "|"); m.oversize != (c.want == "") || !m.oversize && got != c.want {
 			t.Errorf("%.60s: oversize %t, %.60s", c.extra, m.oversize, got)
+		}
+	}
+}
+
+// TestCookieMemory: the memory of a head has the text of its fields, and of no cookie but the first also the text of its own field.
+func TestCookieMemory(t *testing.T) {
+	const cookie = "cookie: a=b"
+	for n := 1; n < 60; n++ {
+		_, m := request(t, requestLines+strings.Repeat("|"+cookie, n), true)
+		want := len("GET/phost") + len(":method:path:authority") + 2*len(cookie)
+		for _, h := range m.req.Headers {
+			want += len(h.Name) + len(h.Value)
+		}
+		if got := protocol.Held(&m.buf); !m.head || got > want {
+			t.Errorf("%d cookies: head %t, %d bytes of memory, want at most %d", n, m.head, got, want)
 		}
 	}
 }
