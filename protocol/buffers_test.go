@@ -302,3 +302,72 @@ func TestBufferGrowthOwnership(t *testing.T) {
 		t.Error("the former memory is not used again")
 	}
 }
+
+// TestRoomOf: a full buffer of GetRoom counts as RoomOf says, and has room for as many bytes as were asked for.
+func TestRoomOf(t *testing.T) {
+	p := newBuffers(1 << 30)
+	for range 10 {
+		p.Put(new(bytebufferpool.ByteBuffer)) // short ones that have no room yet
+	}
+	for _, n := range []int{0, 1, 100, smallBuffer - 1, smallBuffer, smallBuffer + 1, leastBuffer, leastBuffer + 1, mostBuffer, mostBuffer + 1, 2 * mostBuffer} {
+		b := p.GetRoom(n)
+		if cap(b.B) < n || len(b.B) != 0 {
+			t.Errorf("%d bytes: room for %d, and %d in it", n, cap(b.B), len(b.B))
+		}
+		b.B = b.B[:n]
+		if got, want := Held(b), RoomOf(n); got != want {
+			t.Errorf("%d bytes count as %d, want %d", n, got, want)
+		}
+	}
+}
+
+// TestHeldBy: a message counts with its buffers and with the memory of each field. No buffer is an empty one.
+func TestHeldBy(t *testing.T) {
+	p := newBuffers(1 << 30)
+	head, body := filled(p, 100), filled(p, 50_000)
+	fields := make([]Header, 3)
+	if n := HeldBy(head, body, fields, fields[:1]); n != 100+cap(body.B)+4*headerBytes {
+		t.Errorf("%d bytes", n)
+	}
+	if n := HeldBy(nil, nil, nil, nil); n != 0 {
+		t.Errorf("nothing counts as %d bytes", n)
+	}
+	if Len(nil) != 0 || Len(head) != 100 || Len(body) != 50_000 {
+		t.Errorf("lengths %d, %d and %d", Len(nil), Len(head), Len(body))
+	}
+	if got := KeepFields(make([]Header, 0, keptFields)); cap(got) != keptFields {
+		t.Errorf("memory for %d fields is kept of %d", cap(got), keptFields)
+	}
+	if got := KeepFields(make([]Header, 0, keptFields+1)); got != nil {
+		t.Errorf("memory for %d fields is kept", cap(got))
+	}
+}
+
+// TestRelease: a buffer is given back once.
+func TestRelease(t *testing.T) {
+	p := newBuffers(1 << 30)
+	b := filled(p, 50_000)
+	size := cap(b.B)
+	for range 2 {
+		p.Release(&b)
+	}
+	if b != nil || p.Kept() != size {
+		t.Errorf("%d bytes kept, want %d", p.Kept(), size)
+	}
+}
+
+// TestLargeBuffers: a buffer that is much longer than the last class is not kept, nor given for a shorter message.
+func TestLargeBuffers(t *testing.T) {
+	p := newBuffers(1 << 30)
+	for size, want := range map[int]int{2*mostBuffer - 1: 2*mostBuffer - 1, 2 * mostBuffer: 0} {
+		p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, size)})
+		if got := p.Kept(); got != want {
+			t.Errorf("%d bytes: %d are kept", size, got)
+		}
+		if want > 0 {
+			if got := cap(p.Get(mostBuffer).B); got != size {
+				t.Errorf("%d bytes: %d are given", size, got)
+			}
+		}
+	}
+}

@@ -35,6 +35,10 @@ func TestCopyTo(t *testing.T) {
 	if len(b.B) != from.Size() || &memory[0] != &b.B[0] {
 		t.Errorf("%d bytes, want %d, at the same place", len(b.B), from.Size())
 	}
+	var none, copied Request
+	if none.CopyTo(&copied, &bytebufferpool.ByteBuffer{}); copied.Body != nil || copied.Path != nil || len(copied.Headers) != 0 {
+		t.Errorf("what is nil becomes %+v", copied)
+	}
 	clear(memory)
 	if string(got.Body) != "\x00\x00\x00\x00" || string(from.Body) != "body" {
 		t.Errorf("the copy has memory of another: %q and %q", got.Body, from.Body)

@@ -54,6 +54,23 @@ func someLines(text string) []Header {
 	return lines(text)
 }
 
+// TestGRPCOfHTTP: which outcome clients make of an HTTP status.
+func TestGRPCOfHTTP(t *testing.T) {
+	want := map[int]GRPCCode{
+		400: GRPCInternal, 401: GRPCUnauthenticated, 403: GRPCPermissionDenied, 404: GRPCUnimplemented,
+		429: GRPCUnavailable, 502: GRPCUnavailable, 503: GRPCUnavailable, 504: GRPCUnavailable,
+	}
+	for status := 100; status < 600; status++ {
+		code, ok := want[status]
+		if !ok {
+			code = GRPCUnknown
+		}
+		if got := GRPCOfHTTP(status); got != code {
+			t.Errorf("%d: %s, want %s", status, got, code)
+		}
+	}
+}
+
 // TestInteractive: streams of gRPC, gRPC-Web and the Connect protocol are conversations.
 func TestInteractive(t *testing.T) {
 	for value, want := range map[string]bool{

@@ -23,6 +23,9 @@ func binaryReport(cpu, rate, application float64) []byte {
 	return appendDouble(appendDouble(b, fieldRate, rate), fieldApplication, application)
 }
 
+// encoded is a report in binary as a header has it.
+func encoded(b ...byte) string { return base64.RawStdEncoding.EncodeToString(b) }
+
 func TestLoadReported(t *testing.T) {
 	raw := base64.RawStdEncoding.EncodeToString(binaryReport(0.5, 100, 0))
 	for _, c := range []struct {
@@ -49,6 +52,39 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoad, `JSON {} {}`, LoadReport{}, false},
 		{HeaderLoad, `JSON 1}`, LoadReport{}, false},
 		{HeaderLoad, `XML <load/>`, LoadReport{}, false},
+		{HeaderLoad, `JSON {"cpu_utilization": 0.5, "x": "y`, LoadReport{}, false},
+		{HeaderLoad, `JSON {"cpu_utilization": 0.5, "x": "\`, LoadReport{}, false},
+		{HeaderLoad, `JSON {"a\"cpu_utilization": 0.5}`, LoadReport{}, true},
+		{HeaderLoad, "JSON\t{}", LoadReport{}, false},
+		{HeaderLoad, "JSON {\t\"cpu_utilization\"\r\n:\t0.5\n,\"a\":[0.1,[0.2]],\"b\":true}", LoadReport{CPU: 0.5}, true},
+		{HeaderLoad, `JSON {"cpu_utilization": 0.5}}`, LoadReport{}, false},
+		{HeaderLoad, `JSON ]`, LoadReport{}, false},
+		{HeaderLoad, `JSON {"cpu_utilization": 0.5, 7}`, LoadReport{CPU: 0.5}, true}, // what has no name is skipped
+		{HeaderLoad, `JSON {"cpu_utilization": [], 7}`, LoadReport{}, true},
+		{HeaderLoad, `JSON {"cpu_utilization": 0`, LoadReport{}, false},
+		{HeaderLoad, `JSON {"cpu_utilization": x}`, LoadReport{}, false},
+		{HeaderLoad, "JSON ", LoadReport{}, false},
+		{HeaderLoad, "", LoadReport{}, false},
+		{HeaderLoad, "TEXT application_utilization=0.25", LoadReport{Application: 0.25}, true},
+		{HeaderLoad, "TEXT applicationUtilization=0.25,cpuUtilization=1", LoadReport{CPU: 1, Application: 0.25}, true},
+		{HeaderLoad, "TEXT cpu_utilization=0", LoadReport{}, true},
+		{HeaderLoad, "TEXT " + strings.Repeat(",", maxLoadReport-len("TEXT ")), LoadReport{}, true},
+		{HeaderLoad, "TEXT " + strings.Repeat(",", maxLoadReport-len("TEXT ")+1), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(append([]byte{15<<3 | wireBytes, 0xfd, 7}, make([]byte, maxLoadReport-3)...)...), LoadReport{}, true},
+		{HeaderLoadBinary, encoded(append([]byte{15<<3 | wireBytes, 0xfe, 7}, make([]byte, maxLoadReport-2)...)...), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(0x80), LoadReport{}, false},              // half a tag
+		{HeaderLoadBinary, encoded(3<<3 | wireVarint), LoadReport{}, false}, // without its number
+		{HeaderLoadBinary, encoded(3<<3|wireVarint, 0x80), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(3<<3|wireVarint, 0), LoadReport{}, true},
+		{HeaderLoadBinary, encoded(5<<3 | wireBytes), LoadReport{}, false}, // without its length
+		{HeaderLoadBinary, encoded(5<<3|wireBytes, 2, 'a'), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(5<<3|wireBytes, 1, 'a'), LoadReport{}, true},
+		{HeaderLoadBinary, encoded(5<<3|wireBytes, 0), LoadReport{}, true},
+		{HeaderLoadBinary, encoded(5<<3|wireBytes, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(fieldCPU<<3|wire64, 0, 0, 0, 0, 0, 0, 0), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(fieldCPU<<3|wire64, 0, 0, 0, 0, 0, 0, 0xf0, 0xbf), LoadReport{}, false}, // -1
+		{HeaderLoadBinary, encoded(15<<3|wire32, 0, 0, 0), LoadReport{}, false},
+		{HeaderLoadBinary, encoded(15<<3|3, 0, 0, 0), LoadReport{}, false}, // a group
 		{"endpoint-load-metricx", "TEXT cpu_utilization=0.5", LoadReport{}, false},
 	} {
 		got, ok := LoadReported([]Header{{Name: []byte("a"), Value: []byte("b")}, {Name: []byte(c.name), Value: []byte(c.value)}})
