@@ -618,4 +618,8 @@ func TestGoAwayOnce(t *testing.T) {
 	if p.c.Drain(); p.c.Ready() {
 		t.Error("drains after the last stream was named")
 	}
+	err := p.c.Feed(appendFrame(nil, 0, framePushPromise, 0, 1))
+	if got, want := p.c.Output(1<<20), appendGoAway(nil, 1, ProtocolError); err != error(ErrPush) || !bytes.Equal(got, want) {
+		t.Errorf("then %v: % x, want % x", err, got, want)
+	}
 }

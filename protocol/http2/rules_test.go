@@ -190,7 +190,24 @@ func TestCookieMemory(t *testing.T) {
 	}
 }
 
-// TestLengths checks bodies against Content-Length.
+// TestCookiesAsked: before several cookies become one, the handler is asked for the memory of both forms.
+func TestCookiesAsked(t *testing.T) {
+	first, second := strings.Repeat("a", 100), strings.Repeat("b", 100)
+	p, l := newServer(t, Options{}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	room := "|x: " + strings.Repeat("{", 3000) + "|y: " + strings.Repeat("}", 1000) // leaves some
+	l.headers(1, true, strings.Split(requestLines+room+"|cookie: "+first+"|cookie: "+second, "|")...)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	want := len("GET/phost") + protocol.TextOf(p.got[1].req.Headers) + len(first)
+	if most := slices.Max(p.asked); most < want {
+		t.Errorf("asked for %d bytes, want %d", most, want)
+	}
+}
+
+// TestLengths checks bodies of requests and responses against Content-Length.
 func TestLengths(t *testing.T) {
 	for _, c := range []struct {
 		length   string
@@ -207,21 +224,28 @@ func TestLengths(t *testing.T) {
 		{"0", []string{"x"}, false, ErrLength},
 		{"0", []string{"x"}, true, ErrLength},
 	} {
-		p, l := newServer(t, Options{}), newLibrary()
-		l.out.WriteString(Preface)
-		l.WriteSettings()
-		l.headers(1, false, strings.Split(requestLines+"|content-length: "+c.length, "|")...)
-		for i, s := range c.pieces {
-			l.WriteData(1, i == len(c.pieces)-1 && !c.trailers, []byte(s))
-		}
-		if c.trailers {
-			l.headers(1, true, "a: b")
-		}
-		if err := l.feed(p); err != nil {
-			t.Fatal(err)
-		}
-		if m := p.got[1]; m.why != c.want || m.end != (c.want == nil) || m.head && len(lines(m.req.Headers)) != 0 {
-			t.Errorf("%s, %q: %v, end %t", c.length, c.pieces, m.why, m.end)
+		for _, client := range []bool{false, true} {
+			p, l, head := newPeer(t, client, Options{}), newLibrary(), responseLines
+			if client {
+				p.c.Request(typical(), "http", nil)
+			} else {
+				l.out.WriteString(Preface)
+				head = requestLines
+			}
+			l.WriteSettings()
+			l.headers(1, false, strings.Split(head+"|content-length: "+c.length, "|")...)
+			for i, s := range c.pieces {
+				l.WriteData(1, i == len(c.pieces)-1 && !c.trailers, []byte(s))
+			}
+			if c.trailers {
+				l.headers(1, true, "a: b")
+			}
+			if err := l.feed(p); err != nil {
+				t.Fatal(err)
+			}
+			if m := p.got[1]; m.why != c.want || m.end != (c.want == nil) || m.head && len(lines(m.req.Headers)) != 0 {
+				t.Errorf("client %t, %s, %q: %v, end %t", client, c.length, c.pieces, m.why, m.end)
+			}
 		}
 	}
 }
