@@ -275,6 +275,15 @@ func TestRefused(t *testing.T) {
 
 // TestBarriers checks the order and the bound of barriers, and pings.
 func TestBarriers(t *testing.T) {
+	one := newClient(t, Options{})
+	one.c.Barrier()
+	wire := appendFrame(nil, 0, frameSettings, 0, 0)
+	for acks, want := range []int{0, 0, 1} { // the first acknowledgement is that of our SETTINGS
+		if err := one.c.Feed(wire); err != nil || one.barriers != want {
+			t.Errorf("%d barriers after %d acknowledgements, want %d, %v", one.barriers, acks, want, err)
+		}
+		wire = appendFrame(nil, 0, frameSettings, flagAck, 0)
+	}
 	p := newPair(t, Options{}, Options{})
 	n := 0
 	for p.client.c.Barrier() {
@@ -581,6 +590,37 @@ func TestCloseInHandler(t *testing.T) {
 	}
 	if out := c.c.Output(1 << 20); out != nil || h.sent != 1 || c.c.Ready() {
 		t.Errorf("%d bytes, %d calls, ready %t", len(out), h.sent, c.c.Ready())
+	}
+}
+
+// again resets a stream when it hears that the stream is over, and sends another request.
+type again struct{ *peer }
+
+func (a *again) OnReset(st *Stream, code Code, why *Error) {
+	a.peer.OnReset(st, code, why)
+	a.c.Reset(st, Cancel)
+	if len(a.got) < 4 {
+		a.c.Request(typical(), "http", nil)
+	}
+}
+
+// TestResetInReset: a handler that hears that a stream is over may reset it, and begin another.
+func TestResetInReset(t *testing.T) {
+	p := newClient(t, Options{})
+	h := &again{p}
+	p.c.handler, p.c.responses = h, h
+	p.c.Request(typical(), "http", nil)
+	wire := appendFrame(nil, 0, frameSettings, 0, 0)
+	for id := uint32(1); id <= 5; id += 2 {
+		wire = appendRSTStream(wire, id, RefusedStream)
+	}
+	if err := p.c.Feed(wire); err != nil || p.c.StreamCount() != 1 || p.c.streams.get(7) == nil {
+		t.Errorf("%v, %d streams", err, p.c.StreamCount())
+	}
+	for id := uint32(1); id <= 5; id += 2 {
+		if m := p.got[id]; m == nil || *m.reset != RefusedStream {
+			t.Errorf("stream %d: %+v", id, m)
+		}
 	}
 }
 

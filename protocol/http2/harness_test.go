@@ -164,6 +164,9 @@ func (p *peer) OnResponse(st *Stream, end bool) { p.head(st, end) }
 
 func (p *peer) OnData(st *Stream, b []byte, end bool) {
 	m := p.of(st)
+	if len(b) == 0 && !end {
+		p.t.Errorf("stream %d gets nothing", st.ID())
+	}
 	m.body = append(m.body, b...)
 	if !end && !p.hold {
 		p.c.Consumed(st, len(b))
