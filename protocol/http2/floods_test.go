@@ -418,3 +418,17 @@ func TestFloodsForgiven(t *testing.T) {
 		}
 	}
 }
+
+// TestLeastFlood: the smallest limit lets one pass, and another ten seconds later.
+func TestLeastFlood(t *testing.T) {
+	for at, want := range map[time.Duration]*Error{0: ErrPings, 10*time.Second - 1: ErrPings, 10 * time.Second: nil} {
+		f := newFloods(Floods{Pings: 1})
+		if err := f.add(floodPings); err != nil {
+			t.Errorf("the first: %v", err)
+		}
+		f.advance(at)
+		if got := f.add(floodPings); got != want {
+			t.Errorf("another at %s: %v, want %v", at, got, want)
+		}
+	}
+}

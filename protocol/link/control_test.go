@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -281,6 +282,122 @@ func TestExpireClosed(t *testing.T) {
 	want := failed.r.Feed([]byte{0, 0, 0})
 	if err := failed.r.Expire(time.Second, time.Second); err == nil || err != want {
 		t.Errorf("failed: %v, want %v", err, want)
+	}
+}
+
+// TestReasons: which reasons let another endpoint take the request, and that each has a name of its own.
+func TestReasons(t *testing.T) {
+	names := map[string]bool{}
+	for r := range 256 {
+		r := Reason(r)
+		if got := r.Retryable(); got != (r < DeadlinePassed) {
+			t.Errorf("%d: retryable %t", r, got)
+		}
+		if name := r.String(); name != "unknown" && names[name] {
+			t.Errorf("%d: another reason has the name %s", r, name)
+		} else {
+			names[name] = true
+		}
+	}
+	if len(names) != 17 || !names["unknown"] {
+		t.Errorf("%d names", len(names))
+	}
+}
+
+// TestReaderCounts: a Reader counts the requests that have begun, and the memory of each that is incomplete.
+func TestReaderCounts(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	d.w.Request(1, big(10), 0, nil)
+	d.w.Request(2, big(100<<10), 0, nil)
+	b := d.w.Append(nil, 1<<20)
+	feed(t, a, b[:len(b)-1])
+	if n := a.r.Assembled(2); a.r.Requests() != 2 || a.r.Assembled(1) != 0 || n < len(b)/2 || n != a.r.Buffered() {
+		t.Errorf("%d requests, %d and %d bytes of %d", a.r.Requests(), a.r.Assembled(1), n, a.r.Buffered())
+	}
+	feed(t, a, b[len(b)-1:])
+	exchange(t, d, a)
+	if a.r.Requests() != 2 || a.r.Assembled(2) != 0 || a.h.requests[2] == nil {
+		t.Errorf("%d requests, %d bytes of one that is complete", a.r.Requests(), a.r.Assembled(2))
+	}
+}
+
+// TestCutHeads: a head ends a link, wherever it is cut, and so does one whose list of headers is longer than the head.
+func TestCutHeads(t *testing.T) {
+	req := typical(1)
+	req.Service, req.Trailers = nil, headers("a", "b") // a service would enter the table
+	resp := typicalResponse()
+	resp.Reason, resp.DeclaredLength, resp.RPC, resp.Trailers = []byte("other"), 300, 1, headers("a", "b")
+	head := func(append func(*interner) []byte) []byte { return append(NewWriter().table()) }
+	for name, c := range map[string]struct {
+		role Role
+		typ  frameType
+		head []byte
+	}{
+		"request":  {Acceptor, frameRequest, head(func(t *interner) []byte { return t.appendRequest(nil, req, time.Second) })},
+		"response": {Dialer, frameResponse, head(func(t *interner) []byte { return t.appendResponse(nil, resp, protocol.CodecHTTP) })},
+	} {
+		for n := range len(c.head) + 1 {
+			d, a := newLink(t, Settings{}, ReaderLimits{})
+			e := map[Role]*side{Dialer: d, Acceptor: a}[c.role]
+			payload := append(binary.AppendUvarint(nil, uint64(n)), c.head[:n]...)
+			err := e.r.Feed(append(appendHeader(nil, uint8(c.typ), 1, len(payload)), payload...))
+			if want := map[bool]error{true: nil, false: ErrHead}[n == len(c.head)]; err != want {
+				t.Errorf("%s of %d bytes, cut at %d: %v, want %v", name, len(c.head), n, err, want)
+			}
+		}
+	}
+}
+
+// TestResponseErrors: which frames of an acceptor end a link.
+func TestResponseErrors(t *testing.T) {
+	ok := []byte{5, 0, 0, 0xc8, 1, 0}
+	begun := append(appendHeader(nil, uint8(frameResponse)|flagMore, 1, 4), 40, 2, 0, 0)
+	frame := func(typ frameType, id uint64, payload ...byte) []byte {
+		return append(appendHeader(nil, uint8(typ), id, len(payload)), payload...)
+	}
+	for name, c := range map[string]struct {
+		b    []byte
+		want error
+	}{
+		"a response":                       {frame(frameResponse, 1, ok...), nil},
+		"a response to no request":         {frame(frameResponse, 0, ok...), ErrStreamID},
+		"a response within another":        {append(bytes.Clone(begun), frame(frameResponse, 1, ok...)...), ErrStreamID},
+		"a response beside another":        {append(bytes.Clone(begun), frame(frameResponse, 2, ok...)...), nil},
+		"an interim response within it":    {append(bytes.Clone(begun), frame(frameInterim, 1, 100, 0)...), ErrStreamID},
+		"an interim response beside it":    {append(bytes.Clone(begun), frame(frameInterim, 2, 100, 0)...), nil},
+		"an interim response that is cut":  {frame(frameInterim, 1, 100), ErrHead},
+		"an interim response to nothing":   {frame(frameInterim, 0, 100, 0), ErrStreamID},
+		"a refusal without a reason":       {frame(frameRefused, 1), ErrPayload},
+		"a refusal of nothing":             {frame(frameRefused, 0, 1), ErrStreamID},
+		"a refusal":                        {frame(frameRefused, 1, 1), nil},
+		"an acknowledgement without state": {frame(frameCancelAck, 1), ErrPayload},
+		"an acknowledgement of nothing":    {frame(frameCancelAck, 0, 1), ErrStreamID},
+		"an acknowledgement":               {frame(frameCancelAck, 1, 1), nil},
+		"a short answer":                   {frame(frameAnswer, 0, 1, 2, 3), ErrPayload},
+		"an answer":                        {frame(frameAnswer, 0, 1, 2, 3, 4), nil},
+		"a short load":                     {frame(frameLoad, 0, 1, 2, 3), ErrPayload},
+		"a request":                        {frame(frameRequest, 1, ok...), ErrRole},
+		"a CANCEL":                         {frame(frameCancel, 1), ErrRole},
+		"a PROBE":                          {frame(frameProbe, 0), ErrRole},
+	} {
+		d, _ := newLink(t, Settings{}, ReaderLimits{})
+		if err := d.r.Feed(c.b); err != c.want && !(c.want == nil && err == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestOpenAgain: a Writer takes the settings of one preface, and none once it is closed.
+func TestOpenAgain(t *testing.T) {
+	d, _ := newLink(t, Settings{}, ReaderLimits{})
+	d.w.Open(MaxVersion, Settings{MaxFrame: MinFrame})
+	d.w.Request(1, big(8<<10), 0, nil)
+	if n := len(d.w.Append(nil, 1<<20)); n < 8<<10 || d.w.Waiting() != 0 {
+		t.Errorf("%d bytes in one frame, %d wait", n, d.w.Waiting())
+	}
+	d.w.Close()
+	if d.w.Open(MaxVersion, Settings{}); d.w.Ready() {
+		t.Error("a closed Writer is open")
 	}
 }
 
