@@ -2,6 +2,7 @@ package hpack
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"strings"
 )
 
@@ -75,12 +76,13 @@ func hash(name, value []byte) uint64 {
 	v := uint64(0)
 	switch m := len(value); {
 	case m >= 8:
-		v = binary.LittleEndian.Uint64(value) ^ binary.LittleEndian.Uint64(value[m-8:])*0x9e3779b97f4a7c15
+		v = binary.LittleEndian.Uint64(value) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(value[m-8:]), 32)*0x9e3779b97f4a7c15
 	case m > 0:
 		v = uint64(value[0]) | uint64(value[m/2])<<8 | uint64(value[m-1])<<16
 	}
 	h = (h ^ v*0xff51afd7ed558ccd) * 0xc4ceb9fe1a85ec53
-	return h>>32 ^ h>>48 // all bits change the upper ones
+	h = (h ^ h>>32) * 0xff51afd7ed558ccd // a product has no upper bit in its lower ones
+	return h>>32 ^ h>>48
 }
 
 // AppendIndexed appends the field as an index if the table has it. Otherwise it appends nothing;
@@ -138,7 +140,6 @@ func (e *Encoder) AppendLiteral(dst, name, value []byte, h uint64, k Kind, index
 		at = len(dst)
 		dst = append(dst, name...)
 		if len(name) == 0 || !lower(dst[at:]) {
-			e.slots[h%slotCount] = 0
 			return dst[:from]
 		}
 		if index = staticIndex(dst[at:]); index > 0 {

@@ -232,11 +232,11 @@ func TestGrower(t *testing.T) {
 	for name, block := range map[string][]byte{
 		"literal": whole, "Huffman code": coded, "index": append(slices.Clone(whole), 0xbe), "name of an entry": append(slices.Clone(whole), "\x7e\x01b"...),
 	} {
-		for _, room := range []int{0, 3, 4, 1000} {
+		for _, room := range []int{0, 3, 4, 30, 1000} {
 			d, g := newDecoder(), &exactGrower{}
 			d.Grower = g
 			d.Begin(block)
-			dst, fields := make([]byte, 0, room), 0
+			dst, fields := make([]byte, 100, 100+room), 0 // behind other text
 			mine := dst
 			for ok := true; ; fields++ {
 				if dst, ok = d.Next(dst); !ok {
@@ -245,6 +245,9 @@ func TestGrower(t *testing.T) {
 				memory := g.given
 				if room == 1000 {
 					memory = mine
+				}
+				if room < 1000 && cap(memory) != len(d.Name)+len(d.Value) {
+					t.Errorf("%s, with room for %d bytes: %d bytes were asked for, want %d", name, room, cap(memory), len(d.Name)+len(d.Value))
 				}
 				if &dst[:1][0] != &memory[:1][0] || string(d.Name) != "name" || string(d.Value) != long && string(d.Value) != "b" {
 					t.Errorf("%s, with room for %d bytes: %q: %q in other memory", name, room, d.Name, d.Value)
@@ -324,4 +327,160 @@ func TestTooLargeField(t *testing.T) {
 	if _, err := decode(d, []byte{0xbe}); err != ErrIndex {
 		t.Errorf("an entry of before: %v", err)
 	}
+}
+
+// appendField appends a field to a block, as an index if it can.
+func appendField(e *Encoder, block []byte, name, value string) (_ []byte, indexed bool) {
+	block, h, ok := e.AppendIndexed(block, []byte(name), []byte(value))
+	if !ok {
+		block = e.AppendLiteral(block, []byte(name), []byte(value), h, Repeating, 0)
+	}
+	return block, ok
+}
+
+// TestNamesApart: a name is found whatever its case, and no other name of which a hash might see the same.
+func TestNamesApart(t *testing.T) {
+	var e Encoder
+	e.Reset()
+	for range 2 {
+		appendField(&e, nil, "x-abcde", "value")
+	}
+	for name, want := range map[string]bool{"x-abcde": true, "X-ABCDE": true, "x-aBcdE": true, "x-axcde": false, "X-AXCDE": false, "x_abcde": false, "x-abcdf": false} {
+		if _, _, ok := e.AppendIndexed(nil, []byte(name), []byte("value")); ok != want {
+			t.Errorf("%s is found: %t", name, ok)
+		}
+	}
+	for value, want := range map[string]bool{"value": true, "vaXue": false, "vXlue": false, "valu": false, "values": false} {
+		if _, _, ok := e.AppendIndexed(nil, []byte("x-abcde"), []byte(value)); ok != want {
+			t.Errorf("the value %s is found: %t", value, ok)
+		}
+	}
+}
+
+// TestNoToken: a name that is no token is not sent, and what comes behind it is.
+func TestNoToken(t *testing.T) {
+	var e Encoder
+	e.Reset()
+	d := newDecoder()
+	for range 4 {
+		var block []byte
+		for _, name := range []string{"a b", "", "c", "d\x00", "a:b", "e"} {
+			block, _ = appendField(&e, block, name, "v")
+		}
+		if got, err := decode(d, block); err != nil || !slices.Equal(got, []string{"c: v", "e: v"}) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if e.table.n != 2 || d.table.n != 2 {
+		t.Errorf("%d and %d entries, want 2", e.table.n, d.table.n)
+	}
+}
+
+// TestSetMax: a block says the size of the table if that has changed, and nothing else.
+func TestSetMax(t *testing.T) {
+	for _, c := range []struct {
+		sizes   []int
+		want    string
+		entries int // that stay
+	}{
+		{nil, "", 1}, {[]int{DefaultTableSize}, "", 1}, {[]int{2 * DefaultTableSize}, "", 1},
+		{[]int{100}, "\x3f\x45", 1}, {[]int{100, 100}, "\x3f\x45", 1}, {[]int{30}, "\x3e", 0}, {[]int{31}, "\x3f\x00", 0}, {[]int{0}, "\x20", 0},
+		{[]int{100, 200}, "\x20\x3f\xa9\x01", 0}, {[]int{200, 100}, "\x3f\x45", 1}, {[]int{100, DefaultTableSize}, "\x20\x3f\xe1\x1f", 0},
+		{[]int{0, DefaultTableSize, 100}, "\x20\x3f\x45", 0},
+	} {
+		var e Encoder
+		e.Reset()
+		for range 2 {
+			appendField(&e, nil, "name", "value")
+		}
+		for _, n := range c.sizes {
+			e.SetMax(n)
+		}
+		if got := e.Begin([]byte("before")); string(got) != "before"+c.want {
+			t.Errorf("sizes %d: %x, want %x", c.sizes, got[len("before"):], c.want)
+		}
+		if got := e.Begin(nil); len(got) != 0 {
+			t.Errorf("sizes %d: the next block says it again: %x", c.sizes, got)
+		}
+		if e.table.n != c.entries {
+			t.Errorf("sizes %d: %d entries", c.sizes, e.table.n)
+		}
+	}
+}
+
+// TestHeldTables: both tables hold memory once they have entries.
+func TestHeldTables(t *testing.T) {
+	var e Encoder
+	if e.Reset(); e.Held() != 0 {
+		t.Errorf("an empty table holds %d bytes", e.Held())
+	}
+	for range 2 {
+		appendField(&e, nil, "name", "value")
+	}
+	if n := e.Held(); n != 256+16*24 {
+		t.Errorf("with one entry: %d bytes", n)
+	}
+}
+
+// TestSkip: of a block that nobody wants, no text takes memory beyond that which is there, but for text that enters the table. The
+// table has the same entries then as if the block were wanted.
+func TestSkip(t *testing.T) {
+	long := strings.Repeat("v", 100)
+	literal := func(first string, name string) string {
+		return first + string(rune(len(name))) + name + string(rune(len(long))) + long
+	}
+	setup := literal("\x40", "first") + literal("\x40", "second") // indices 63 and 62
+	for name, c := range map[string]struct {
+		block string
+		grows int // fields that enter the table
+	}{
+		"an index":                     {"\xbe\xbf", 0},
+		"a name of an entry":           {"\x0f\x2f\x01a\x0f\x30\x01b", 0},
+		"a name of an entry, to enter": {"\x7e\x01a\x7e\x01b", 2},
+		"a constant":                   {"\x82\x86", 0},
+		"all of them":                  {"\xbe\x82\x7e\x01a\x0f\x2f\x01a\xbf", 1},
+	} {
+		d, wanted := newDecoder(), newDecoder()
+		for _, each := range []*Decoder{d, wanted} {
+			if _, err := decode(each, []byte(setup)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := decode(wanted, []byte(c.block)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		g := &countingGrower{}
+		d.Grower = g
+		d.Begin([]byte(c.block))
+		d.Skip = true
+		dst, fields := []byte(nil), 0
+		for ok := true; ; fields++ {
+			if dst, ok = d.Next(nil); !ok {
+				break
+			}
+		}
+		if d.Err() != nil || len(dst) != 0 || g.calls < c.grows || g.named > c.grows {
+			t.Errorf("%s: %v, %d fields, memory was asked for %d times, %d of them for long text", name, d.Err(), fields, g.calls, g.named)
+		}
+		if d.table.n != wanted.table.n || d.table.size != wanted.table.size {
+			t.Errorf("%s: %d entries of %d bytes, want %d of %d", name, d.table.n, d.table.size, wanted.table.n, wanted.table.size)
+		}
+		for i := range d.table.n {
+			index := []byte{0x80 | byte(StaticLen+1+i)}
+			got, _ := decode(d, index)
+			if want, _ := decode(wanted, index); !slices.Equal(got, want) {
+				t.Errorf("%s: entry %d is %.30q, want %.30q", name, i, got, want)
+			}
+		}
+	}
+}
+
+// countingGrower gives all memory, and counts.
+type countingGrower struct{ calls, named int }
+
+func (g *countingGrower) Grow(dst []byte, from, n int) ([]byte, int) {
+	if g.calls++; n >= len("second") {
+		g.named++
+	}
+	return slices.Grow(slices.Clone(dst[from:]), n), 0
 }

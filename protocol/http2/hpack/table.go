@@ -44,13 +44,13 @@ func (t *table) evict() {
 	t.n--
 }
 
-// add adds an entry and evicts others for it. false: it is too large, and the table is empty now.
+// add adds an entry and evicts others for it. An entry that is larger than the table only empties it (RFC 7541 section 4.4).
 // The slices must not be of the table's text.
-func (t *table) add(name, value []byte, mark uint8) bool {
+func (t *table) add(name, value []byte, mark uint8) {
 	n := len(name) + len(value)
 	if n+entryOverhead > t.max {
 		t.shrink(0)
-		return false
+		return
 	}
 	t.shrink(t.max - n - entryOverhead)
 	if t.n == len(t.ring) {
@@ -64,7 +64,6 @@ func (t *table) add(name, value []byte, mark uint8) bool {
 	t.text = append(append(t.text, name...), value...)
 	t.n++
 	t.size += n + entryOverhead
-	return true
 }
 
 func (t *table) growRing() {
