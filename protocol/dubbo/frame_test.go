@@ -155,6 +155,17 @@ func TestReadOnlyEvent(t *testing.T) {
 	}
 }
 
+// TestAppendReadOnly: the event that a provider sends before it shuts down is one that callers know, in either serialization.
+func TestAppendReadOnly(t *testing.T) {
+	for _, serialization := range []byte{Hessian2, Fastjson} {
+		b := AppendReadOnly([]byte("before"), serialization)
+		f, n, err := Decode(b[len("before"):], 100)
+		if err != nil || n != len(b)-len("before") || !ReadOnly(&f) || !f.Request || f.TwoWay || f.Serialization != serialization || f.ID != 0 {
+			t.Errorf("serialization %d: %+v, %v", serialization, f, err)
+		}
+	}
+}
+
 func TestStatuses(t *testing.T) {
 	for _, c := range []struct {
 		status Status

@@ -132,6 +132,26 @@ func checkSetTimeLeft(t *testing.T, serialization byte, body []byte) {
 	}
 }
 
+// TestTimeLeftOfNoCall: a body that is no call stays as it is, although it begins like one.
+func TestTimeLeftOfNoCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		serialization byte
+		body          string
+	}{
+		"bytes behind a call":        {Hessian2, "\x052.0.2\x03a.B\x050.0.0\x01m\x00H\x07timeout\xd4\x13\x88ZN"},
+		"types of no parameters":     {Hessian2, "\x052.0.2\x03a.B\x050.0.0\x01m\x01vH\x07timeout\xd4\x13\x88Z"},
+		"an unknown serialization":   {3, "\x052.0.2\x03a.B\x050.0.0\x01m\x00H\x07timeout\xd4\x13\x88Z"},
+		"a line behind a call":       {Fastjson, fastjsonBody(`"2.0.2"`, `"a.B"`, `null`, `"m"`, `""`, `{"timeout":"5000"}`) + "x"},
+		"types of no line of a call": {Fastjson, fastjsonBody(`"2.0.2"`, `"a.B"`, `null`, `"m"`, `"v"`, `{"timeout":"5000"}`)},
+	} {
+		var inv Invocation
+		body := []byte(c.body)
+		if inv.SetTimeLeft(c.serialization, body, time.Second); string(body) != c.body {
+			t.Errorf("%s: %q becomes %q", name, c.body, body)
+		}
+	}
+}
+
 // TestCallTimeLeft checks that a converted call says the time left, whatever its caller attached.
 func TestCallTimeLeft(t *testing.T) {
 	for _, attached := range []string{"x=1", "timeout=9000", "_TO=soon, timeout=1, y=2"} {
