@@ -199,6 +199,18 @@ func TestReader(t *testing.T) {
 		}
 		seen[key] = lines
 	}
+	plain := func(line string) string {
+		req := &protocol.Request{Method: []byte("GET"), Authority: []byte("host"), Path: []byte("/p?q"), Headers: headers(line)}
+		return string(NewReader(nil, nil).Read(req, &Ask{}, nil))
+	}
+	for line, same := range map[string]bool{
+		"X-Forwarded-Proto: http": true, "X-Forwarded-Proto: httpx": true, "X-Forwarded-Abcde: https": true,
+		"X-Forwarded-Proto: https": false, "x-forwarded-proto: HTTPS": false,
+	} {
+		if got := plain(line) == plain("a: b"); got != same {
+			t.Errorf("%q has the key of a request without: %t", line, got)
+		}
+	}
 	for _, line := range []string{"Range: bytes=0-1", "If-Match: a", "If-Range: a", "If-Unmodified-Since: a",
 		"X-HTTP-Method-Override: DELETE", "x-http-method: PUT", "X-Method-Override: POST", "X-Original-URL: /a", "x-rewrite-url: /a"} {
 		if a, _ := ask(nil, line); !a.Pass {
@@ -241,6 +253,40 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%d is the same as %d", i, j)
 		}
 		seen[key] = i
+	}
+}
+
+// TestForOthers: which responses may go to other clients with the same request, and which end what was stored.
+func TestForOthers(t *testing.T) {
+	for _, c := range []struct {
+		status           int
+		lines            string
+		others, replaces bool
+	}{
+		{200, "a: b", true, true},
+		{200, "Set-Cookie: a=b", false, true},
+		{200, "Cache-Control: private", false, true},
+		{200, "Cache-Control: no-store", false, true},
+		{302, "a: b", true, true},
+		{399, "a: b", true, true},
+		{400, "a: b", false, false},
+		{401, "a: b", false, false},
+		{404, "a: b", true, true},
+		{404, "Cache-Control: private", false, true},
+		{410, "a: b", true, true},
+		{429, "a: b", false, false},
+		{499, "a: b", false, false},
+		{500, "a: b", true, false},
+		{501, "a: b", true, true},
+		{503, "a: b", true, false},
+	} {
+		f := ReadFields(headers(c.lines))
+		if got := f.ForOthers(c.status); got != c.others {
+			t.Errorf("%d with %s: for others %t", c.status, c.lines, got)
+		}
+		if got := Replaces(c.status); got != c.replaces {
+			t.Errorf("%d: replaces %t", c.status, got)
+		}
 	}
 }
 
