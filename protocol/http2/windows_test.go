@@ -334,4 +334,7 @@ func TestReadyWithBoth(t *testing.T) {
 	if p.c.Output(1); !p.c.Ready() {
 		t.Error("not ready")
 	}
+	if out := p.c.Output(0); out != nil {
+		t.Errorf("%d bytes, although none are wanted", len(out))
+	}
 }

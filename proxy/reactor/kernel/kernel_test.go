@@ -99,3 +99,29 @@ func TestConnectedToItself(t *testing.T) {
 		return nil
 	})
 }
+
+// TestIsLoopback: a connection to this host is on loopback. One whose address is not known is not.
+func TestIsLoopback(t *testing.T) {
+	ln := must.Listen(t)
+	c := must.Dial(t, "tcp", ln.Addr().String())
+	if !onFD(t, c, func(fd int) (bool, error) { return IsLoopback(fd), nil }) {
+		t.Error("a connection to this host is not")
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if IsLoopback(pair[0]) {
+		t.Error("a Unix socket is")
+	}
+	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+}
+
+// TestWithZone: an address of a link has the interface, and no other address has.
+func TestWithZone(t *testing.T) {
+	for addr, want := range map[string]string{"fe80::1": "fe80::1%7", "2001:db8::1": "2001:db8::1", "::1": "::1", "169.254.0.1": "169.254.0.1"} {
+		if got := withZone(netip.MustParseAddr(addr), 7).String(); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
