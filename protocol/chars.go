@@ -61,7 +61,7 @@ func DefinesContent(method []byte) bool {
 // user information. needPort demands a port, as for CONNECT. An empty host is valid: targets
 // without an authority have one.
 func IsAuthority(a []byte, needPort bool) bool {
-	i := 0
+	var i int // the end of the host
 	if len(a) > 0 && a[0] == '[' {
 		i = bytes.IndexByte(a, ']') + 1
 		if i < len("[::]") || !ipv6Char.All(a[1:i-1]) {
