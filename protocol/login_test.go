@@ -11,6 +11,9 @@ func TestLoginOf(t *testing.T) {
 		"Negotiate": LoginOnce, "negotiate YII": LoginOnce, "NEGOTIATE\tYII": LoginOnce, "  Negotiate   YII  ": LoginOnce, "Kerberos YII": LoginOnce,
 		"Basic eA==,Negotiate YII": LoginOnce, ",Negotiate YII,": LoginOnce, `Basic realm="a\\", negotiate`: LoginOnce, "Negotiate, Basic": LoginOnce,
 
+		"NTLM0": NoLogin, "NTLM9": NoLogin, "NTLMa": NoLogin, "NTLMz": NoLogin, "NTLMA": NoLogin, "NTLMZ": NoLogin, "NTLM_": NoLogin,
+
+		"NTLM/": LoginSteps, "NTLM@": LoginSteps, "NTLM[": LoginSteps, "NTLM`": LoginSteps, "NTLM{": LoginSteps, "NTLM.": LoginSteps,
 		"NTLM": LoginSteps, "nTlM TlRM": LoginSteps, "NTLM:TlRM": LoginSteps, "NTLM=": LoginSteps, "Nego2 YII": LoginSteps,
 		"Negotiate TlRMTVNTUAAB": LoginSteps, "Negotiate oYI": LoginSteps, "Negotiate yII": LoginSteps, "Negotiate YII, NTLM": LoginSteps, "NTLM, Negotiate": LoginSteps,
 	} {
