@@ -371,3 +371,16 @@ func TestLargeBuffers(t *testing.T) {
 		}
 	}
 }
+
+// TestBufferAtBound: a buffer is kept that just fits Most, and none that is a byte longer.
+func TestBufferAtBound(t *testing.T) {
+	for most, want := range map[int]int{leastBuffer - 1: 0, leastBuffer: leastBuffer, 2*leastBuffer - 1: leastBuffer, 2 * leastBuffer: 2 * leastBuffer} {
+		p := newBuffers(most)
+		for range 3 {
+			p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, leastBuffer)})
+		}
+		if got := p.Kept(); got != want {
+			t.Errorf("at most %d bytes: %d are kept, want %d", most, got, want)
+		}
+	}
+}

@@ -129,6 +129,8 @@ func TestGRPCPushback(t *testing.T) {
 		{"", "grpc-retry-pushback-ms: ", -1, true},
 		{"", "grpc-retry-pushback-ms: soon", -1, true},
 		{"", "grpc-retry-pushback-ms: 99999999999", -1, true},
+		{"", "grpc-retry-pushback-ms: 4294967295", (1<<32 - 1) * time.Millisecond, true},
+		{"", "grpc-retry-pushback-ms: 4294967296", -1, true},
 	} {
 		res := Response{Status: 200, Headers: someLines(c.headers), Trailers: someLines(c.trailers)}
 		if d, ok := GRPCPushback(&res); d != c.want || ok != c.ok {
