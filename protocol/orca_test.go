@@ -45,6 +45,7 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoad, "TEXT cpu_utilization=-1", LoadReport{}, false},
 		{HeaderLoad, "TEXT cpu_utilization=NaN", LoadReport{}, false},
 		{HeaderLoad, "TEXT rps_fractional=1e999", LoadReport{}, false},
+		{HeaderLoad, "TEXT rps_fractional=1.7976931348623157e308", LoadReport{Rate: math.MaxFloat64}, true},
 		{HeaderLoad, `JSON {"cpu_utilization": 0.5, "rpsFractional":100,"application_utilization":1.5}`, LoadReport{0.5, 1.5, 100}, true},
 		{HeaderLoad, `JSON {"named_metrics":{"cpu_utilization":9,"a\"}":[1]},"cpuUtilization":2 , "x":"y"} `, LoadReport{CPU: 2}, true},
 		{HeaderLoad, `JSON {"cpu_utilization": 0.5`, LoadReport{}, false},
