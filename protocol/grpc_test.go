@@ -150,6 +150,8 @@ func TestAddGRPCPrevious(t *testing.T) {
 		{"grpc-previous-rpc-attempts: 3", -1, "grpc-previous-rpc-attempts: 2"},
 		{"grpc-previous-rpc-attempts: some", 2, "grpc-previous-rpc-attempts: 2"},
 		{"grpc-previous-rpc-attempts: 4000000000", 5, "grpc-previous-rpc-attempts: 1005"},
+		{"grpc-previous-rpc-attempts: 4294967295", 5, "grpc-previous-rpc-attempts: 1005"},
+		{"grpc-previous-rpc-attempts: 4294967296", 5, "grpc-previous-rpc-attempts: 5"},
 		{"a: b|grpc-previous-rpc-attempts: 3|c: d", -3, "a: b|c: d"},
 		{"grpc-previous-rpc-attempts: x", -5, ""},
 	} {
