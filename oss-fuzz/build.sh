@@ -115,7 +115,7 @@ seeds() {
 }
 
 while read -r package target dictionary; do
-	if [[ ! "$package $target" =~ ${ONLY:-Fuzz} ]]; then continue; fi
+	if [[ -z $package || ! "$package $target" =~ ${ONLY:-.} ]]; then continue; fi
 	name=${package//\//_}_$target
 	folder "$package" "$target"
 	seeds "$folder" "$target" "$name"
