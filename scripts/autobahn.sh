@@ -6,9 +6,10 @@
 #
 #   scripts/autobahn.sh            all cases
 #   scripts/autobahn.sh --short    without those that only measure (9) or compress (12, 13)
+#   scripts/autobahn.sh CASES      only cases of these patterns, with commas between: '9.*,12.1.*'
 #
-# Needs Go, Python 3 with venv, and, the first time, debootstrap, root and the network: the suite is
-# for Python 2.7, which comes from Debian 11.
+# Needs Go, Python 3 with venv, and, the first time, a C compiler, debootstrap, root and the network:
+# the suite is for Python 2.7, which comes from Debian 11.
 #
 #   PYTHON2=DIR   keeps Python 2.7 and the suite from run to run; default in the user's cache
 #   KEEP=DIR      keeps the program that starts the suite in DIR
@@ -17,18 +18,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
-less=
+cases='*' less=
 case ${1:-} in
 --short) less="9.*,12.*,13.*" ;;
 '') ;;
+[0-9]*) cases=$1 ;;
 *)
-	echo "usage: scripts/autobahn.sh [--short]" >&2
+	echo "usage: scripts/autobahn.sh [--short|CASES]" >&2
 	exit 2
 	;;
 esac
 workspace
 python2=$(realpath -m "${PYTHON2:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-python2}")
-debian bullseye "$python2/root" python2.7
+debian bullseye "$python2/root" python2.7 libpython2.7-dev
 debian_program "$python2/root" usr/bin/python2.7 "$dir/bin/python2.7-foreign"
 cat >"$dir/bin/python2.7" <<SH
 #!/bin/sh
@@ -48,8 +50,10 @@ if ! cmp -s "$requirements" "$site/requirements.txt"; then
 	python3 -m venv "$python2/venv"
 	install=(install --quiet --disable-pip-version-check --no-deps --no-compile --target "$site")
 	"$python2/venv/bin/pip" "${install[@]}" --python-version 2.7 --only-binary :all: pip==20.3.4 setuptools==44.0.0
-	"$dir/bin/python2.7" -c "$pip" "$dir/bin/python2.7" "${install[@]}" --prefer-binary -r "$requirements"
+	include=$python2/root/usr/include # of wsaccel, which is in C
+	C_INCLUDE_PATH=$include/python2.7:$include:$include/$(uname -m)-linux-gnu \
+		"$dir/bin/python2.7" -c "$pip" "$dir/bin/python2.7" "${install[@]}" --prefer-binary -r "$requirements"
 	cp "$requirements" "$site"
 fi
 
-attend_test ./e2e/peers -count=1 -timeout=60m -v -run '^TestAutobahn' -autobahn="$dir/bin/wstest" -autobahn-less="$less"
+attend_test ./e2e/peers -count=1 -timeout=6h -v -run '^TestAutobahn' -autobahn="$dir/bin/wstest" -autobahn-cases="$cases" -autobahn-less="$less"

@@ -90,7 +90,7 @@ attend_test() { attend_for 0 go test "$@"; }
 debian() {
 	local release=$1 root=$2 mirror
 	shift 2
-	if [[ -e $root/complete && ($release != sid || -z $(find "$root/complete" -mtime +13)) ]]; then return; fi
+	if [[ "$(cat "$root/complete" 2>/dev/null)" == "$*" && ($release != sid || -z $(find "$root/complete" -mtime +13)) ]]; then return; fi
 	need debootstrap
 	mirror=$(awk '/^URIs:/ { print $2; exit } $1 == "deb" { print $2; exit }' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
 	mkdir -p "${root%/*}"
@@ -98,7 +98,7 @@ debian() {
 	for mirror in "$mirror" http://archive.debian.org/debian; do # the archive has old releases
 		rm -rf "$root"
 		if debootstrap --variant=minbase --include="$(IFS=, && echo "$*")" "$release" "$root" "$mirror" >>"$root.log" 2>&1; then
-			touch "$root/complete"
+			echo "$*" >"$root/complete"
 			return
 		fi
 	done

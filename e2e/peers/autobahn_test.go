@@ -27,8 +27,9 @@ import (
 
 // scripts/autobahn.sh sets these.
 var (
-	autobahn     = flag.String("autobahn", "", "test WebSockets with this program of the Autobahn suite")
-	autobahnLess = flag.String("autobahn-less", "", "patterns of cases that are left out, with commas between them")
+	autobahn      = flag.String("autobahn", "", "test WebSockets with this program of the Autobahn suite")
+	autobahnCases = flag.String("autobahn-cases", "*", "patterns of cases, with commas between them")
+	autobahnLess  = flag.String("autobahn-less", "", "patterns of cases that are left out, with commas between them")
 )
 
 // autobahnWays are the ways between the suite and its peer. The first one is what the others are compared with.
@@ -50,12 +51,12 @@ type autobahnServer struct {
 	URL   string `json:"url"`
 }
 
-// newAutobahnSpec returns a specification with all cases that are not left out.
+// newAutobahnSpec returns a specification with the cases that are not left out.
 func newAutobahnSpec(t *testing.T) *autobahnSpec {
 	if *autobahn == "" {
 		t.Skip("needs another program: see scripts/autobahn.sh")
 	}
-	s := &autobahnSpec{Outdir: t.TempDir(), Cases: []string{"*"}, Exclude: []string{}, ExcludeAgents: map[string]any{}}
+	s := &autobahnSpec{Outdir: t.TempDir(), Cases: strings.Split(*autobahnCases, ","), Exclude: []string{}, ExcludeAgents: map[string]any{}}
 	if *autobahnLess != "" {
 		s.Exclude = strings.Split(*autobahnLess, ",")
 	}
@@ -188,7 +189,8 @@ func (s *autobahnSpec) compare(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases: %v", len(names), behaviors)
-	if behaviors["OK"] < 200 || behaviors["FAILED"] > 0 {
+	// The peer implements what the 247 cases of the short form test, but not each option of compression.
+	if len(names) == 0 || behaviors["FAILED"] > 0 || *autobahnCases == "*" && behaviors["OK"] < 200 {
 		t.Error("the peer itself does not pass")
 	}
 }
