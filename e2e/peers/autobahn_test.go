@@ -99,11 +99,13 @@ func TestAutobahnClient(t *testing.T) {
 // TestAutobahnServer: the suite is the server of a client of WebSockets.
 func TestAutobahnServer(t *testing.T) {
 	s := newAutobahnSpec(t)
+	// The client refuses the compression of the suite's server: it has none that keeps its context between messages.
+	s.Exclude = append(s.Exclude, "12.*", "13.*")
 	addr := harness.FreeAddrs(t, 1)[0]
 	s.URL = "ws://" + addr
 	harness.StartProgram(t, s.command(context.Background(), t, "fuzzingserver"))
 	harness.AwaitListener(t, "the suite", addr)
-	dialer := websocket.Dialer{EnableCompression: true, HandshakeTimeout: harness.Patience}
+	dialer := websocket.Dialer{HandshakeTimeout: harness.Patience}
 	host := http.Header{"Host": {addr}} // the suite refuses that of a sidecar
 	dial := func(at, path string) *websocket.Conn {
 		c, _, err := dialer.Dial("ws://"+at+path, host)
@@ -118,6 +120,9 @@ func TestAutobahnServer(t *testing.T) {
 	n, err2 := strconv.Atoi(string(b))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
+	}
+	if n == 0 {
+		t.Skip("all cases are about compression")
 	}
 	ways := waysTo("http")
 	for _, way := range autobahnWays {
