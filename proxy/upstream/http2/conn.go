@@ -162,8 +162,8 @@ func (c *conn) recount() { c.account.Count(c.shard, c.h2.Encoded(), c.h2.Interne
 // window is closed for timeouts.write.
 func (c *conn) onStarved() {
 	for _, s := range slices.Clone(c.calls) {
-		if s.st == nil || s.attempt == nil {
-			continue
+		if s.c != c || s.st == nil || s.attempt == nil {
+			continue // it ended with another, and may have a new request
 		}
 		if left := s.st.Unsent(); left != s.left || left == 0 {
 			s.left = left
@@ -212,8 +212,12 @@ func (c *conn) finishDrain() {
 	c.close(nil)
 }
 
-// farewell sends a GOAWAY, behind all other frames.
+// farewell sends a GOAWAY, behind all other frames. An endpoint that does not read gets nothing more: requests that wait in the
+// codec count as unsent.
 func (c *conn) farewell() {
+	if c.transport.Buffered() > mux.MaxOutbound {
+		return
+	}
 	c.h2.GoAway(http2.NoError)
 	c.outputs++
 	c.outbound.Write(c.h2.Output(mux.BatchSize))

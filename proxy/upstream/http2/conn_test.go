@@ -413,38 +413,67 @@ func TestLimitRises(t *testing.T) {
 // TestLostBeforeSent: of the requests on a connection that is lost, those that were not sent, since the endpoint did not read, go to
 // another connection. They are neither retries nor replays. Those that were sent fail, unless they may be sent twice.
 func TestLostBeforeSent(t *testing.T) {
-	for _, idempotent := range []bool{false, true} {
+	for _, c := range []struct {
+		idempotent, malformed bool // malformed: a frame ends the connection, and not the endpoint
+	}{
+		{false, false}, {true, false}, {false, true},
+	} {
 		m, apps := newMesh(t, 1, "timeout: 60s, retry: {on: [connect]}")
 		a := apps[0]
 		for range 100 {
 			m.OK(do(m)) // earns tokens for replays
 		}
 		m.W.Run(100 * time.Millisecond)
-		m.W.Faults.PauseReading(a.conns[0].Conn, true)
-		long := "X: " + strings.Repeat("x", 20<<10)
-		var calls []*proxytest.Call
-		for range 50 { // more than the connection takes
-			c := m.Post(0, long)
-			if idempotent {
-				c = m.Get("/", long)
-			}
-			m.Do(c)
-			m.W.Run(time.Millisecond)
-			calls = append(calls, c)
-		}
+		calls := flood(m, a, 50, c.idempotent)
 		before := m.Consumer.Report().Stats.Replays
-		m.W.Faults.Reset(a.conns[0].Conn)
+		if c.malformed {
+			a.of.Loop.Do(func() { a.conns[0].Conn.Write([]byte(frame(framePing, 0, 0, "short"))) })
+		} else {
+			m.W.Faults.Reset(a.conns[0].Conn)
+		}
 		m.Finish(calls...)
 		codes, replays := proxytest.CountCodes(calls), int(m.Consumer.Report().Stats.Replays-before)
 		sent := codes["upstream-reset"] + replays
-		if codes[""]+codes["upstream-reset"] != len(calls) || sent < 10 || sent > 40 || (replays > 0) != idempotent {
-			t.Errorf("idempotent %t: responses %v, %d replays", idempotent, codes, replays)
+		if codes[""]+codes["upstream-reset"] != len(calls) || sent < 10 || sent > 40 || (replays > 0) != c.idempotent {
+			t.Errorf("%+v: responses %v, %d replays", c, codes, replays)
 		}
 		m.W.Run(10 * time.Second)
 		if n := m.Consumer.Proc.Buffered(); n > 64<<10 { // which are not counted at once
 			t.Errorf("%d bytes are counted without a connection", n)
 		}
 		m.Settled()
+	}
+}
+
+// flood sends so many requests to an endpoint that reads no more: more than its connection takes.
+func flood(m *proxytest.Mesh, a *app, n int, idempotent bool) (calls []*proxytest.Call) {
+	m.W.Faults.PauseReading(a.conns[0].Conn, true)
+	long := "X: " + strings.Repeat("x", 20<<10)
+	for range n {
+		c := m.Post(0, long)
+		if idempotent {
+			c = m.Get("/", long)
+		}
+		m.Do(c)
+		m.W.Run(time.Millisecond)
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// TestLateAfterFreeze: an endpoint that reads again gets none of the requests that were not sent before their deadline.
+func TestLateAfterFreeze(t *testing.T) {
+	m, apps := newMesh(t, 1, "timeout: 3s, retry: {on: [connect]}")
+	a := apps[0]
+	m.OK(do(m))
+	m.W.Run(100 * time.Millisecond)
+	before := a.calls
+	m.Finish(flood(m, a, 200, false)...)
+	m.W.Run(time.Second)
+	m.W.Faults.PauseReading(a.conns[0].Conn, false)
+	m.W.Run(time.Second)
+	if n := a.calls - before; n < 50 || n > 150 {
+		t.Errorf("the endpoint got %d requests", n)
 	}
 }
 

@@ -33,7 +33,7 @@ func (w *withdrawn) remove(s *call) {
 }
 
 // onAnswer ends the attempts whose resets the endpoint has read. It is waiting until all have ended, as others may be
-// withdrawn meanwhile.
+// withdrawn meanwhile. The connection stays open, since nothing closes it while the codec decodes.
 func (w *withdrawn) onAnswer(c *conn) {
 	for i := 0; i < len(w.covered); i++ {
 		s := w.covered[i]
