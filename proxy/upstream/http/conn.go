@@ -309,6 +309,7 @@ func (c *conn) onClosed(err error) {
 		c.onStale()
 	case awaitingBody:
 		if err == io.EOF && c.body.Close() == nil && !c.tooLong() { // the body ends with the connection
+			c.head.KeepAlive = false // also if the body ended before, and was too long for a message until a reload
 			c.finishBody(0)
 			return
 		}

@@ -311,6 +311,33 @@ func TestStreamWithoutDescriptor(t *testing.T) {
 	}
 }
 
+// TestTooLongUntilReload: a response that was too long for a message until a reload ends with its connection, which no other request
+// gets.
+func TestTooLongUntilReload(t *testing.T) {
+	m, _, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+	app := m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000))
+	tries := 0
+	m.W.Options.OnDetach = func() error { tries++; return errDescriptors }
+	first := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("the sidecar tries to make a stream", func() bool { return tries > 0 })
+	m.W.Run(20 * time.Millisecond) // the rest of the response
+	m.Consumer.Reload(`
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes: [{match: {method: [CONNECT, GET, HEAD, POST, PUT]}, service: compute}]
+services: {compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http}}
+limits: {message: 1MiB}`)
+	m.Apps[0].Loop.Do(func() { (*app).Conn.Close() })
+	for i, client := range []*proxytest.Peer{first, nil} {
+		if client == nil {
+			client = m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+		}
+		m.W.RunUntil(func() bool { return len(client.Heard) > 100_000 }, time.Second)
+		if !bytes.HasPrefix(client.Heard, []byte("HTTP/1.1 200 ")) || len(client.Heard) < 100_000 {
+			t.Errorf("response %d has %d bytes: %.100q", i+1, len(client.Heard), client.Heard)
+		}
+	}
+}
+
 // errDescriptors is the error of a system without descriptors.
 var errDescriptors = errors.New("too many open files")
 
