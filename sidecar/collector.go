@@ -21,8 +21,8 @@ const (
 	// garbage between two collections than the smallest sidecar at usualPercent.
 	muchLive = 12 << 20
 
-	// TLS handshakes and streams make garbage. While that causes frequent collections, of which there are so many a second at
-	// usualPercent, busyGarbage bytes of garbage may grow between two.
+	// TLS handshakes and streams make garbage. Collections are frequent if usualPercent would bring so many a second. Then
+	// about busyGarbage bytes of garbage may grow between two.
 	frequent    = 5
 	busyGarbage = 16 << 20
 )
@@ -35,24 +35,29 @@ func PaceStart() {
 	}
 }
 
-// paceCollector sets how soon the garbage collector runs, now and after each collection, until ended is done. GOGC overrides it.
+// paceCollector sets how soon the garbage collector runs, now and after collections, until ended is done. GOGC overrides it.
 func paceCollector(ended context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	p := &pace{since: time.Now(), percent: usualPercent}
-	p.set(percentOf(liveHeap()))
-	afterCollections(ended, func() { p.set(p.collected(time.Now(), liveHeap())) })
+	count, live := collections()
+	p := &pace{since: time.Now(), count: count}
+	p.set(percentOf(live))
+	afterCollections(ended, func() {
+		count, live := collections()
+		p.set(p.collected(time.Now(), count, live))
+	})
 }
 
-// liveHeap returns how many bytes were alive at the latest collection.
-func liveHeap() uint64 {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	return live[0].Value.Uint64()
+// collections returns how many collections there have been, and how many bytes were alive at the latest.
+func collections() (count, live uint64) {
+	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
 }
 
-// afterCollections calls f after each collection, one call at a time, until ended is done.
+// afterCollections calls f after a collection, and after the next, one call at a time, until ended is done. It may miss one that follows
+// at once.
 func afterCollections(ended context.Context, f func()) {
 	type garbage struct{ _ *garbage } // with a pointer, since objects without may share memory
 	runtime.AddCleanup(new(garbage), func(f func()) {
@@ -65,11 +70,11 @@ func afterCollections(ended context.Context, f func()) {
 
 // pace is how soon the garbage collector runs.
 type pace struct {
-	percent int // GOGC
+	percent int // GOGC; 0 means that it was not set
 	isBusy  bool
 
-	since time.Time // the present count began
-	count int       // of collections
+	since time.Time // when it was last known how frequent collections are,
+	count uint64    // and how many there had been
 }
 
 func (p *pace) set(percent int) {
@@ -79,13 +84,13 @@ func (p *pace) set(percent int) {
 	}
 }
 
-// collected counts a collection that has left so many bytes alive, and returns GOGC.
-func (p *pace) collected(now time.Time, live uint64) (percent int) {
-	p.count++
+// collected returns GOGC after a collection. There have been so many, and the last left so many bytes alive. When collections end, it
+// stays until the next, after two minutes at most.
+func (p *pace) collected(now time.Time, count, live uint64) (percent int) {
 	if taken := now.Sub(p.since); taken >= time.Second {
 		// With usualPercent there would be more collections, in proportion.
-		usual := float64(p.count) / taken.Seconds() * float64(p.percent) / usualPercent
-		p.isBusy, p.since, p.count = usual >= frequent, now, 0
+		usual := float64(count-p.count) / taken.Seconds() * float64(p.percent) / usualPercent
+		p.isBusy, p.since, p.count = usual >= frequent, now, count
 	}
 	if p.isBusy {
 		for percent = 4 * usualPercent; percent > usualPercent; percent /= 2 {

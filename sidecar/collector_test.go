@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -39,16 +40,40 @@ func TestPace(t *testing.T) {
 	} {
 		p := &pace{since: time.Unix(0, 0), percent: usualPercent}
 		now := p.since
+		var count uint64
 		for range 100 {
+			count++
 			now = now.Add(c.every * time.Duration(p.percent) / usualPercent)
-			p.percent = p.collected(now, c.live)
+			p.percent = p.collected(now, count, c.live)
 		}
 		if p.percent != c.want {
 			t.Errorf("%s: %d%%, want %d%%", c.name, p.percent, c.want)
 		}
 		now = now.Add(time.Minute)
-		if got := p.collected(now, c.live); got != percentOf(c.live) {
+		if got := p.collected(now, count+1, c.live); got != percentOf(c.live) {
 			t.Errorf("%s, and then quiet: %d%%", c.name, got)
+		}
+	}
+}
+
+// TestPaceStart: a sidecar that has started collects as usual again.
+func TestPaceStart(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(usualPercent)
+	defer debug.SetGCPercent(before)
+	for _, c := range []struct {
+		name string
+		set  func()
+		want int
+	}{
+		{"start", PaceStart, lowPercent},
+		{"serving", func() { paceCollector(t.Context()) }, usualPercent},
+	} {
+		c.set()
+		got := debug.SetGCPercent(-1)
+		debug.SetGCPercent(got)
+		if got != c.want {
+			t.Errorf("%s: %d%%, want %d%%", c.name, got, c.want)
 		}
 	}
 }
