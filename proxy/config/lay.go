@@ -99,7 +99,8 @@ func (n *node) hasRouteRules() bool {
 	return routes != nil && slices.ContainsFunc(routes.items, func(route *node) bool { return route.value("allow") != nil })
 }
 
-// dropOthers drops the services of the overlay n that the file does not have. Their mapping may be that of an alias, too, and stays.
+// dropOthers drops the services of the overlay n that the file does not have. The mapping itself stays as it is: an alias may use it,
+// too.
 func (n *node) dropOthers(file *node) {
 	for i, e := range n.entries {
 		if e.key != "services" {

@@ -109,8 +109,9 @@ type Reactor struct {
 	// helpers counts the goroutines that refuse, dial, do handshakes and read first bytes. The loops
 	// must outlive them: a socket that is given to a loop that has ended would be lost.
 	helpers sync.WaitGroup
+
 	next    chan func()  // for a helper that waits
-	waiting atomic.Int64 // helpers that wait, at most maxWaiting
+	waiting atomic.Int64 // helpers that wait, at most maxWaiting, or decide whether to
 }
 
 type counters struct {
@@ -279,8 +280,8 @@ const maxWaiting = 16
 // spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection calls
 // panics.Guard around what parses the peer's bytes, and closes the connection if that panics.
 //
-// The goroutine may have run other functions before: then its stack has grown already. Growing it costs a new goroutine as much
-// as a tenth of a resumed handshake.
+// The goroutine may have run other functions before: then its stack has usually grown already. Growing it costs a new goroutine as
+// much as a tenth of a resumed handshake.
 func (r *Reactor) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -129,7 +129,8 @@ func newWildTable(byEnd map[string][]*conditions) (t wildTable) {
 	return t
 }
 
-// first returns the first route that matches, by each end of host that begins with a dot and is not longer than the longest.
+// first returns the first route that matches, by each end of host that begins with a dot and is no longer than the longest end of a
+// route.
 func (t *wildTable) first(req *protocol.Request, host []byte) (found *conditions) {
 	for i := max(1, len(host)-t.longest); i < len(host); i++ {
 		if host[i] == '.' {

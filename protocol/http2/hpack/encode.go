@@ -81,7 +81,7 @@ func hash(name, value []byte) uint64 {
 		v = uint64(value[0]) | uint64(value[m/2])<<8 | uint64(value[m-1])<<16
 	}
 	h = (h ^ v*0xff51afd7ed558ccd) * 0xc4ceb9fe1a85ec53
-	h = (h ^ h>>32) * 0xff51afd7ed558ccd // a product has no upper bit in its lower ones
+	h = (h ^ h>>32) * 0xff51afd7ed558ccd // the lower bits of a product do not depend on the upper bits of its factors
 	return h>>32 ^ h>>48
 }
 
