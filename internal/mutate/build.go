@@ -51,9 +51,9 @@ func (t *trial) compile(ctx context.Context, wanted []bool) (output []byte, err 
 			changes[c.file][i+1] = c
 		}
 	}
-	sources := map[string][]byte{filepath.Join(t.p.folder, extraFile): extraSource(t.p.name)}
+	sources := map[string][]byte{filepath.Join(t.p.folder, extraFile): extraSource(t.p.name, len(t.changes))}
 	for file, of := range changes {
-		sources[file] = withCopies(t.sources[file], of)
+		sources[file] = withCopies(t.sources[file], of, t.functions)
 	}
 	overlay, err := t.overlay(sources)
 	if err != nil {

@@ -13,24 +13,39 @@ import (
 // One test binary holds many changes, so that trying a change costs no compilation: mutant schemata (Untch, Offutt and Harrold,
 // "Mutation analysis using mutant schemata", 1993). The source gets a copy of the function for each change, and the function calls
 // the copy whose number an environment variable has.
+//
+// Each of these functions also notes in a file that it was called: a change is tried with the tests that call its function.
 const (
 	chooser   = "MUTATE_CHANGE"    // the environment variable; numbers count from 1
 	chosen    = "mutateChange"     // the Go variable with its value, or 0
 	copyOf    = "_change"          // stands between the name of the function and the number, in the name of the copy
-	extraFile = "mutate_change.go" // declares the Go variable
+	noter     = "MUTATE_CALLED"    // the environment variable with the path of the file, "" for none
+	note      = "mutateCalled"     // the Go function that notes the number of a function in it
+	extraFile = "mutate_change.go" // has the Go variable and the Go function
 )
 
-// extraSource returns the text of extraFile.
-func extraSource(pkg string) []byte {
-	return fmt.Appendf(nil, `package %s
+// extraSource returns the text of extraFile. Functions have numbers up to last.
+func extraSource(pkg string, last int) []byte {
+	return fmt.Appendf(nil, `package %[1]s
 
 import (
 	mutateos "os"
 	mutatestrconv "strconv"
+	mutateatomic "sync/atomic"
 )
 
-var %s, _ = mutatestrconv.Atoi(mutateos.Getenv(%q))
-`, pkg, chosen, chooser)
+var (
+	%[2]s, _    = mutatestrconv.Atoi(mutateos.Getenv(%[3]q))
+	mutateFile, _  = mutateos.OpenFile(mutateos.Getenv(%[4]q), mutateos.O_WRONLY|mutateos.O_APPEND, 0)
+	mutateNoted [%[5]d]mutateatomic.Bool
+)
+
+func %[6]s(number int) {
+	if mutateFile != nil && !mutateNoted[number].Swap(true) {
+		mutateFile.WriteString(mutatestrconv.Itoa(number) + "\n")
+	}
+}
+`, pkg, chosen, chooser, noter, last+1, note)
 }
 
 // canCopy reports whether a copy of the function does what the function does. A copy is called by the function, so recover would
@@ -49,8 +64,20 @@ func canCopy(fn *ast.FuncDecl) bool {
 	return can
 }
 
-// withCopies returns the source of a file with copies of its functions, for changes of this file by their numbers. The functions can be copied.
-func withCopies(source []byte, changes map[int]*change) []byte {
+// functionNumbers numbers the functions of changes, whose numbers count from 1: each has the number of its first change.
+func functionNumbers(changes []*change) map[*ast.FuncDecl]int {
+	numbers := make(map[*ast.FuncDecl]int)
+	for i, c := range changes {
+		if numbers[c.of] == 0 {
+			numbers[c.of] = i + 1
+		}
+	}
+	return numbers
+}
+
+// withCopies returns the source of a file with copies of its functions, for changes of this file by their numbers. The functions can be
+// copied. They have numbers, too.
+func withCopies(source []byte, changes map[int]*change, functions map[*ast.FuncDecl]int) []byte {
 	of := make(map[*ast.FuncDecl][]int)
 	for n, c := range changes {
 		of[c.of] = append(of[c.of], n)
@@ -59,7 +86,7 @@ func withCopies(source []byte, changes map[int]*change) []byte {
 	var copies bytes.Buffer
 	for fn, numbers := range of {
 		slices.Sort(numbers)
-		edits = append(edits, called(fn, numbers)...)
+		edits = append(edits, called(fn, functions[fn], numbers)...)
 		begin, name, end := offset(fn.Pos()), offset(fn.Name.End()), offset(fn.End())
 		for _, n := range numbers {
 			c := changes[n]
@@ -87,8 +114,8 @@ type edit struct {
 	text        string
 }
 
-// called returns the edits that make a function call its copies. Parameters without names get some.
-func called(fn *ast.FuncDecl, numbers []int) (edits []edit) {
+// called returns the edits that make a function note its number and call its copies. Parameters without names get some.
+func called(fn *ast.FuncDecl, number int, numbers []int) (edits []edit) {
 	named := func(fields *ast.FieldList) (names []string) {
 		for _, field := range fields.List {
 			if field.Names == nil {
@@ -120,7 +147,7 @@ func called(fn *ast.FuncDecl, numbers []int) (edits []edit) {
 		}
 	}
 	var calls strings.Builder
-	fmt.Fprintf(&calls, " switch %s {", chosen)
+	fmt.Fprintf(&calls, " %s(%d); switch %s {", note, number, chosen)
 	for _, n := range numbers {
 		call := callee + copyOf + strconv.Itoa(n) + types + "(" + arguments + ")"
 		if fn.Type.Results != nil {

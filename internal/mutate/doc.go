@@ -4,6 +4,7 @@
 //	changes.go     the places of a file that can change, and how
 //	copies.go      many changes in one source: a copy of a function for each
 //	build.go       the test binaries with the copies, without touching a file
+//	binary.go      one test binary: its tests, what they take, and which functions they call
 //	try.go         one change: which tests run, and what they say
 //	execute.go     a command with limits
 //	log.go         what earlier runs found, so that a run can go on where another has ended

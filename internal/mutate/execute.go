@@ -16,10 +16,10 @@ type limits struct{ cpu, wall time.Duration }
 // What tests may take with a change. A busy machine must not look like a fault: what computes for ever ends by the time that it computes,
 // and only what hangs ends by the clock.
 const (
-	most        = 5 // times what they take without a change, and at least
-	leastCPU    = 10 * time.Second
-	leastWall   = 2 * time.Minute
-	mostCompile = 5 * time.Minute
+	most      = 5 // times what they take without a change, and at least
+	leastCPU  = 10 * time.Second
+	leastWall = 2 * time.Minute
+	mostAlone = 10 * time.Minute // for what is compiled, and for a test whose time is not known
 )
 
 // limited runs a command with so many seconds of processor time, and at most 8 GiB of memory that it may write: a change may allocate
@@ -33,8 +33,8 @@ type ended struct {
 	cpu, wall time.Duration
 }
 
-// execute runs a command in a folder, with a variable in its environment. All processes that the command starts end with it.
-func execute(ctx context.Context, folder string, l limits, variable string, args ...string) (*ended, error) {
+// execute runs a command in a folder, with variables in its environment. All processes that the command starts end with it.
+func execute(ctx context.Context, folder string, l limits, variables []string, args ...string) (*ended, error) {
 	temp, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func execute(ctx context.Context, folder string, l limits, variable string, args
 	within, stop := context.WithTimeout(ctx, l.wall)
 	defer stop()
 	cmd := exec.CommandContext(within, "sh", append([]string{"-c", limited, "sh", fmt.Sprint(int(l.cpu.Seconds()))}, args...)...)
-	cmd.Dir, cmd.Env = folder, append(os.Environ(), "TMPDIR="+temp, variable)
+	cmd.Dir, cmd.Env = folder, append(append(os.Environ(), "TMPDIR="+temp), variables...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
