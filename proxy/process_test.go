@@ -86,7 +86,7 @@ func TestGenerations(t *testing.T) {
 	if !again.Drained() || p.Pending() != 0 {
 		t.Errorf("drained %t, %d pending", again.Drained(), p.Pending())
 	}
-	if again.Added(); len(again.Added()) != 0 || !again.Known() {
+	if len(again.Added()) != 0 || !again.Known() {
 		t.Errorf("the same configuration has the new services %v", again.Added())
 	}
 	keys := again.Keys()

@@ -61,16 +61,19 @@ func TestPaceStart(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(usualPercent)
 	defer debug.SetGCPercent(before)
+	ended, end := context.WithCancel(t.Context())
+	defer end()
+	_, live := collections()
 	for _, c := range []struct {
 		name string
 		set  func()
 		want int
 	}{
 		{"start", PaceStart, lowPercent},
-		{"serving", func() { paceCollector(t.Context()) }, usualPercent},
+		{"serving", func() { paceCollector(ended) }, percentOf(live)},
 	} {
 		c.set()
-		got := debug.SetGCPercent(-1)
+		got := debug.SetGCPercent(-1) // no collection comes in between
 		debug.SetGCPercent(got)
 		if got != c.want {
 			t.Errorf("%s: %d%%, want %d%%", c.name, got, c.want)

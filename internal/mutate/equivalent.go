@@ -20,6 +20,9 @@ func equivalents(text string) (reasons map[string]string, err error) {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case isReason && name != "":
+			if _, twice := reasons[name]; twice {
+				return nil, fmt.Errorf("equivalent.txt: %q is there twice", name)
+			}
 			reasons[name], name = reason, ""
 		case isReason || name != "":
 			return nil, fmt.Errorf("equivalent.txt: %q: a change and its reason are a line each", line)

@@ -90,6 +90,7 @@ func TestEquivalentsFormat(t *testing.T) {
 		{"change\n", false},
 		{"change\nanother\n\treason\n", false},
 		{"\treason\n", false},
+		{"change\n\treason\nchange\n\treason\n", false},
 	} {
 		if _, err := equivalents(c.text); (err == nil) != c.ok {
 			t.Errorf("%q: %v", c.text, err)

@@ -138,10 +138,20 @@ func TestSlots(t *testing.T) {
 	release := make(chan struct{})
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(app.Close)
+	end := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(end)
 	s.update("compute", app.Listener.Addr().String())
 	var requests sync.WaitGroup
 	for range 11 {
-		requests.Go(func() { s.request("GET", "/") })
+		requests.Go(func() {
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			resp, err := client.Get("http://" + s.egress + "/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = resp.Body.Close()
+		})
 	}
 	eventually.True(t, "three requests to wait for the eight slots", func() bool {
 		svc := decode[endpointsBody](s, "/endpoints").Services["compute"]
@@ -153,11 +163,11 @@ func TestSlots(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	close(release)
+	end()
 	requests.Wait()
 }
 
-// TestOneQuery: the loops get the functions of one query at a time, however many ask. Who does not wait for its turn, gets none.
+// TestOneQuery: the loops get the functions of one query at a time, however many ask. A caller that gives up gets no results.
 func TestOneQuery(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	stuck, release := make(chan struct{}), make(chan struct{})

@@ -104,7 +104,10 @@ func TestRefusals(t *testing.T) {
 	}
 	for why := range link.Reason(255) {
 		got := OfReason(why)
-		if known := failures[why]; known == nil && (got == Overloaded) != why.Retryable() || got == nil {
+		if got == nil {
+			t.Fatalf("the reason %d is no failure", why)
+		}
+		if known := failures[why]; known == nil && (got == Overloaded) != why.Retryable() {
 			t.Errorf("the reason %d, which may be retried: %t, is %s", why, why.Retryable(), got.Code)
 		}
 	}

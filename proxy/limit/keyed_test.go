@@ -2,7 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -177,16 +176,5 @@ func TestKeyedAllocations(t *testing.T) {
 	key := []byte("10.0.0.1")
 	if n := testing.AllocsPerRun(100, func() { l.Take(time.Hour, key) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// TestHash compares the hash with FNV-1a of the standard library, whose lower half takes the upper one in.
-func TestHash(t *testing.T) {
-	for _, key := range []string{"", "a", "10.0.0.1", "/a/longer/path"} {
-		f := fnv.New64a()
-		_, _ = f.Write([]byte(key))
-		if got, want := hash([]byte(key)), f.Sum64()^f.Sum64()>>32; got != want {
-			t.Errorf("%q: %#x, want %#x", key, got, want)
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -185,10 +186,17 @@ func TestFreshSample(t *testing.T) {
 
 // TestReleasedMemory: memory that Go has given back to the system is not in use.
 func TestReleasedMemory(t *testing.T) {
+	const size = 64 << 20
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = 1
+	}
+	runtime.KeepAlive(b)
+	b = nil
 	debug.FreeOSMemory()
 	used := Memory().Used()
 	total := [...]metrics.Sample{{Name: "/memory/classes/total:bytes"}}
-	if metrics.Read(total[:]); used > int64(total[0].Value.Uint64()) {
+	if metrics.Read(total[:]); used > int64(total[0].Value.Uint64())-size/2 {
 		t.Errorf("%d bytes are used, of all that Go has ever had", used)
 	}
 }
@@ -294,7 +302,7 @@ func TestWorkNeverBlocks(t *testing.T) {
 		p.resting.Store(true)
 		p.onWork()
 	}
-	if len(p.woken) != 1 || p.resting.Load() {
+	if len(p.woken) == 0 || p.resting.Load() {
 		t.Errorf("%d signals, resting: %v", len(p.woken), p.resting.Load())
 	}
 }

@@ -26,12 +26,17 @@ func TestDownEndpoint(t *testing.T) {
 	s.counts.wantFailure("endpoint-down")
 	s.wantRefused()
 	s.counts.waitNoStreams()
-	for len(a.conns) > 0 {
-		(<-a.conns).Close()
-	}
 
 	s.srv.SetDown("app", []string{other.addr})
-	client, server = s.pair(a)
+	client = s.dial()
+	must.Write(t, client, "up")
+	for { // a connection from while the endpoint was down may come late
+		server = receive(t, a.conns, "the application to get the connection")
+		if _, err := io.ReadFull(server, make([]byte, len("up"))); err == nil {
+			break
+		}
+		server.Close()
+	}
 	_ = client.CloseWrite()
 	if _, err := io.ReadAll(server); err != nil {
 		t.Errorf("after the endpoint is up again: %v", err)

@@ -5,11 +5,10 @@ import (
 	"cmp"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/reactor"
@@ -157,7 +156,7 @@ func TestAcceptFails(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := ln.TCPListener.Accept(); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(fmt.Errorf("the socket is open: %w", err))
+	if err := ln.TCPListener.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the socket is open: %v", err)
 	}
 }

@@ -13,7 +13,11 @@ import (
 // TestDefinition compares choices with those by the definitions of the package comment, computed without any care for time.
 func TestDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for i := range 120 {
+	cases := 120
+	if testing.Short() {
+		cases = 40
+	}
+	for i := range cases {
 		first, hedges, in, last := anyCase(r)
 		want := define(&first, &hedges, in, Choice{})
 		got := Best(&first, &hedges, in, Choice{})

@@ -45,6 +45,20 @@ func (w *withhold) give(n int) {
 	})
 }
 
+// TestUnsentAfterOther: a request that was sent whole before takes no time from a request whose window is closed.
+func TestUnsentAfterOther(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}",
+		Service: "timeout: 60s, idle_timeout: 1m, retry: {on: []}"})
+	newWithhold(startApps(m)[0])
+	m.OK(do(m))
+	m.W.Run(1500 * time.Millisecond)
+	big := m.Post(300 << 10)
+	m.Do(big)
+	if m.Finish(big); big.Code != "upstream-reset" || big.Took < 3900*time.Millisecond {
+		t.Errorf("status %d %s after %v", big.Status, big.Code, big.Took)
+	}
+}
+
 // TestSlowEndpoint: a request whose endpoint takes it slowly, a part within each timeouts.write, arrives.
 func TestSlowEndpoint(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}", Service: "timeout: 60s"})
