@@ -19,7 +19,7 @@ const (
 
 // Values of noted.took that are no bucket of the histogram.
 const (
-	tookPending     = math.MaxUint16     // no response yet; as a latency, over an hour, it never wins
+	tookPending     = math.MaxUint16     // no response yet
 	tookUnavailable = math.MaxUint16 - 1 // the endpoint was stalled or full: it would have got no hedge
 )
 
@@ -31,12 +31,8 @@ type noted struct {
 	took     uint16 // a bucket: the latency if the request were of the quickest class
 }
 
-func (n *noted) latency() time.Duration {
-	if n.took == tookPending {
-		return math.MaxInt64 / 2
-	}
-	return histogram.MiddleOf(int(n.took))
-}
+// latency returns the latency of a response.
+func (n *noted) latency() time.Duration { return histogram.MiddleOf(int(n.took)) }
 
 // timeline answers how long a request to another endpoint would have taken at a past time: as
 // long as a primary that was sent there at about that time. It is a ring, in the order of
