@@ -103,6 +103,9 @@ func TestResume(t *testing.T) {
 		var d Body
 		d.Reset(&c.h, testLimits)
 		d.Resume(c.n)
+		if whole := c.h.Framing == FixedLength && c.n == 5; d.Done() != whole {
+			t.Errorf("%+v: done before the next byte: %t", c, !whole)
+		}
 		dst := bytebufferpool.ByteBuffer{B: []byte("hello"[:c.n])}
 		n, done, err := d.Decode([]byte(c.in), &dst)
 		if want := "hello"[:c.n+c.used]; n != c.used || done != c.done || err != nil || string(dst.B) != want || d.Length() != len(want) {
@@ -129,6 +132,7 @@ func TestReserveBody(t *testing.T) {
 	}{
 		"part of a long body":      {Head{Framing: FixedLength, Length: 100_000}, 30_000, 100_000, 1 << 20},
 		"part of a chunked body":   {Head{Framing: Chunked}, 30_000, 30_000, 99_999},
+		"part of the longest body": {Head{Framing: FixedLength, Length: protocol.NoLimit}, 30_000, 60_000, 1 << 20},
 		"more than a short body":   {Head{Framing: FixedLength, Length: 10}, 30_000, 0, 29_999},
 		"a body beyond all limits": {Head{Framing: FixedLength, Length: 1<<63 - 1}, 30_000, 30_000, 99_999},
 	} {

@@ -292,21 +292,37 @@ func TestSplitHead(t *testing.T) {
 	}
 }
 
-// TestHeadInOnePiece: the memory for a head is enough at once.
+// TestHeadInOnePiece: the memory for a head is enough at once, whichever part of it is long.
 func TestHeadInOnePiece(t *testing.T) {
+	long := strings.Repeat("a", 1000)
 	var hs []protocol.Header
 	for range 10 {
 		hs = append(hs, hdr("Name-Of-A-Header", strings.Repeat("value ", 30))...)
 	}
-	req, resp := request("GET", "/path", "authority.test", hs, nil, ""), response(200, "", hs, nil, "")
-	for name, head := range map[string]func() []byte{
-		"request":  func() []byte { return AppendRequestHead(nil, req) },
-		"response": func() []byte { return AppendResponseHead(nil, resp, ResponseFlags{Minor: 1, Close: true}) },
+	lines := response(200, "", nil, nil, "")
+	lines.Fields = []byte("A: " + long + "\r\nContent-Length: 0\r\n")
+	heads := map[string]func() []byte{}
+	for name, req := range map[string]*protocol.Request{
+		"request":        request("GET", "/path", "authority.test", hs, nil, ""),
+		"long method":    request(long, "/", "h", nil, nil, ""),
+		"long path":      request("GET", "/"+long, "h", nil, nil, ""),
+		"long authority": request("GET", "/", long, nil, nil, ""),
+		"long name":      request("GET", "/", "h", hdr(long, ""), nil, ""),
 	} {
+		heads[name] = func() []byte { return AppendRequestHead(nil, req) }
+	}
+	for name, resp := range map[string]*protocol.Response{
+		"response":    response(200, "", hs, nil, ""),
+		"long reason": response(200, long, nil, nil, ""),
+		"long lines":  lines,
+	} {
+		heads[name] = func() []byte { return AppendResponseHead(nil, resp, ResponseFlags{Minor: 1, Close: true}) }
+	}
+	for name, head := range heads {
 		if n := testing.AllocsPerRun(100, func() { head() }); n != 1 && !racetest.Enabled {
 			t.Errorf("%s: %v allocations", name, n)
 		}
-		if b := head(); cap(b) > 2*len(b) {
+		if b := head(); cap(b) > 2*len(b) || len(b) < 1000 {
 			t.Errorf("%s: %d bytes of memory for %d", name, cap(b), len(b))
 		}
 	}

@@ -42,6 +42,23 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
+// TestHeadIsReadOnce: a head that arrives in many parts costs no more than one that is whole, since what was read of a line is not
+// read again. Else the line breaks that come into that part would end the line.
+func TestHeadIsReadOnce(t *testing.T) {
+	for _, lines := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: h\r\n"} {
+		var req protocol.Request
+		var h Head
+		in := []byte(lines + "part of a line")
+		for i := range 2 {
+			if _, err := DecodeRequest(in, &req, &h, testLimits); err != ErrIncomplete {
+				t.Errorf("%q, part %d: %v", lines, i, err)
+			}
+			copy(in[len(lines)+1:], "\n\n\n")
+			in = append(in, "more"...)
+		}
+	}
+}
+
 // decodeChunks decodes a chunked body, whole and byte by byte, and returns the error.
 func decodeChunks(t *testing.T, lim *protocol.Limits, in string) error {
 	t.Helper()

@@ -163,3 +163,16 @@ func TestBareCRAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestBareCRInFirstLine: a CR alone does not end a request line, not even one whose own end could be that of the head.
+func TestBareCRInFirstLine(t *testing.T) {
+	for _, in := range []string{"GET / HTTP/1.0\rX\r\n", "GET / HTTP/1.0\rX\r\n\r\n", "GET / HTTP/1.0\r\r\n\r\n", "GET / HTTP/1.0\rA: b\r\n\r\n"} {
+		want := error(ErrBadRequestLine)
+		if !strings.HasSuffix(in, "\r\n\r\n") {
+			want = ErrIncomplete
+		}
+		if o := (feeder{lim: testLimits}).feedAll(t, []byte(in), 1); o.err != want {
+			t.Errorf("%q: %v, want %v", in, o.err, want)
+		}
+	}
+}

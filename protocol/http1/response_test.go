@@ -99,6 +99,7 @@ func TestBadStatusLines(t *testing.T) {
 		"HTTP/1.1 2/0 X": ErrBadStatusLine, "HTTP/1.1 20/ X": ErrBadStatusLine, "HTTP/1.1 :00 X": ErrBadStatusLine, "HTTP/1.1 20": ErrBadStatusLine,
 		"HTTP/1.1 2000": ErrBadStatusLine, "HTTP/1.1 200\tX": ErrBadStatusLine, "HTTP/1.1 200 \x00": ErrBadStatusLine, "HTTP/1.1\t200 X": ErrBadStatusLine,
 		"HTTP/1:1 200 X": ErrBadStatusLine, "HTTP/:.1 200 X": ErrBadStatusLine, "HTTP/1.: 200 X": ErrBadStatusLine, "HTTP/1./ 200 X": ErrBadStatusLine,
+		"": ErrBadStatusLine, "HTTP/1.1 200 OK\rX": ErrBadStatusLine,
 		"HTTP/1.2 200 X": ErrBadVersion, "HTTP/2.0 200 X": ErrBadVersion, "HTTP/0.9 200 X": ErrBadVersion,
 	} {
 		var resp protocol.Response
