@@ -93,3 +93,33 @@ func TestInterimOrder(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestReaderReleasesMessages: a Reader keeps no memory of a message that it has passed on or refused.
+func TestReaderReleasesMessages(t *testing.T) {
+	trace := vectorRequest().Headers[1:]
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	for _, c := range []struct {
+		want string // the event
+		to   *side
+		send func()
+	}{
+		{"request 1", a, func() {
+			d.w.Request(1, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: trace}, 0, nil)
+		}},
+		{"reject 2", a, func() {
+			d.w.Request(2, &protocol.Request{Method: []byte("G T"), Path: []byte("/"), Headers: trace}, 0, nil)
+		}},
+		{"interim 1", d, func() { a.w.Interim(1, &protocol.Response{Status: 103, Headers: trace}) }},
+		{"response 1", d, func() { a.w.Response(1, &protocol.Response{Status: 200, DeclaredLength: -1, Headers: trace}, 0, nil) }},
+	} {
+		c.send()
+		exchange(t, d, a)
+		if got := strings.Join(c.to.h.events, ";"); !strings.HasPrefix(got, c.want+" ") {
+			t.Errorf("%q, want %s", got, c.want)
+		}
+		if cursor := &c.to.r.cursor; cursor.b != nil || cursor.trace != nil {
+			t.Errorf("%s: the Reader keeps %q and %q", c.want, cursor.b, cursor.trace)
+		}
+		c.to.h.events = nil
+	}
+}

@@ -53,6 +53,8 @@ func TestPrefaceErrors(t *testing.T) {
 	}{
 		"http":           {Acceptor, []byte("GET / HTTP/1.1\r\n"), ErrMagic},
 		"one wrong byte": {Acceptor, []byte("\x8dR?"), ErrMagic},
+		"first wrong":    {Acceptor, with(0, 0x8c), ErrMagic},
+		"last wrong":     {Acceptor, with(3, 'l'), ErrMagic},
 		"both dialled":   {Dialer, good, ErrRole},
 		"role 9":         {Acceptor, with(4, 9), ErrRole},
 		"version 9":      {Acceptor, with(5, 9), ErrVersion},

@@ -131,3 +131,22 @@ func TestTrimPendingMessages(t *testing.T) {
 		t.Errorf("%d of 200 requests arrived", len(a.h.requests))
 	}
 }
+
+// TestQueueForgets: a queue that has closed its gaps refers to no message that has left, so that the memory of the message can go.
+func TestQueueForgets(t *testing.T) {
+	var q queue
+	for id, size := range []int{2 * compactOver, 10, 10} {
+		q.buf = append(q.buf, make([]byte, size)...)
+		q.push(uint64(id), &outgoing{})
+	}
+	q.kill(0)
+	q.take(nil, 1, func(*outgoing) {})
+	if q.live != 1 || q.pending() != 10 {
+		t.Fatalf("%d messages of %d bytes are left", q.live, q.pending())
+	}
+	for i, s := range q.segs[:cap(q.segs)] {
+		if held := s.long != nil; held != (i == q.head) {
+			t.Errorf("segment %d of %d refers to a message: %t", i, len(q.segs), held)
+		}
+	}
+}
