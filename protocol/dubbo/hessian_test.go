@@ -2,6 +2,7 @@ package dubbo
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -195,6 +196,18 @@ func TestHessianReplay(t *testing.T) {
 	}
 	if _, tr := toJSON(b, 100_000); !tr.tooLarge || tr.replayed > 102_000 {
 		t.Errorf("%d bytes read again", tr.replayed)
+	}
+}
+
+// TestHessianReplayLimit: what is read again may be as long as the limit, and no byte longer.
+func TestHessianReplayLimit(t *testing.T) {
+	list := unhexed(t, "79"+strings.Repeat("43 0158 90", 10)+"60") // its definitions add nothing to the JSON
+	b := slices.Concat([]byte{0x7b}, list, []byte{'Q', 0x91, 0x90})
+	if got, tr := toJSON(b, len(list)); got != "[[{}],[{}],0]" || tr.r.bad {
+		t.Errorf("%d bytes read again: %s, refused: %t", len(list), got, tr.r.bad)
+	}
+	if got, tr := toJSON(b, len(list)-1); !tr.tooLarge {
+		t.Errorf("a byte more than the limit: %s", got)
 	}
 }
 

@@ -72,6 +72,7 @@ func TestResultsRefused(t *testing.T) {
 		{Hessian2, "", ErrBadResponse}, {Hessian2, "\x91", ErrBadResponse}, {Hessian2, "\x96\x90", ErrBadResponse}, {Hessian2, "\x8f\x90", ErrBadResponse},
 		{Hessian2, "1\n9\n", ErrBadResponse}, {Hessian2, "\xe1\x90", ErrBadResponse}, {Hessian2, "\x91\x05abc", ErrBadResponse},
 		{Hessian2, "\x91\x51\x90", ErrBadResponse}, {Hessian2, "\x90\x60", ErrBadResponse},
+		{Hessian2, "\x90\x79", ErrBadResponse}, {Hessian2, "\x90C\x03a.B\x91\x0ddetailMessage\x60\x79", ErrBadResponse}, // lists that are cut off
 		{Fastjson, "1\n\"a\xff\"\n", ErrBadResponse}, {Fastjson, "1\n[\"\xc0\x80\"]\n", ErrBadResponse}, {Fastjson, "1\n\"\xed\xa0\x80\"\n", ErrBadResponse},
 		{Fastjson, "0\n{\"message\":\"\xff\"}\n", ErrBadResponse}, {Hessian2, "\x91\x01\xc0\x80", ErrBadResponse}, {Hessian2, "\x90\x01\xc1\xa1", ErrBadResponse},
 		{3, "\x91\x90", ErrResponseSerialization},
@@ -111,6 +112,7 @@ func TestExceptions(t *testing.T) {
 		{Fastjson, "0\n\"text\"\n", "text", `{"error":"dubbo-exception","message":"text"}`},
 		{Hessian2, "\x90C\x03a.B\x93\x05cause\x0ddetailMessage\x01x\x60\x51\x90\x02hi\x78", "a.B: hi", `{"error":"dubbo-exception","class":"a.B","message":"hi"}`},
 		{Hessian2, "\x93C\x03a.B\x91\x0ddetailMessage\x60NHZ", "a.B", `{"error":"dubbo-exception","class":"a.B","message":""}`},
+		{Hessian2, "\x90C\x03a.B\x92\x0ddetailMessage\x0ddetailMessage\x60\x79\x02no\x02hi", "a.B: hi", `{"error":"dubbo-exception","class":"a.B","message":"hi"}`},
 		{Hessian2, "\x90R\x00\x01h\x01i", "hi", `{"error":"dubbo-exception","message":"hi"}`},
 		{Hessian2, "\x90\x90", "dubbo-exception", `{"error":"dubbo-exception","message":""}`},
 		{Hessian2, libraryException(t, deep), "java.lang.Throwable: no \"such\" thing\nat all",
