@@ -308,7 +308,7 @@ func TestUnknownFrames(t *testing.T) {
 	})
 }
 
-// CANCEL, CANCEL_ACK and REFUSED end the reassembly of their message.
+// CANCEL, CANCEL_ACK and REFUSED end the reassembly of their message. Until then it counts as buffered, and so does a part of a frame.
 func TestReassemblyEnd(t *testing.T) {
 	for typ, role := range map[frameType]Role{frameCancel: Acceptor, frameCancelAck: Dialer, frameRefused: Dialer} {
 		start := uint8(frameRequest)
@@ -321,7 +321,12 @@ func TestReassemblyEnd(t *testing.T) {
 		if e.r.Buffered() != 3 {
 			t.Fatalf("%d bytes buffered", e.r.Buffered())
 		}
-		feed(t, e, append(appendHeader(nil, uint8(typ), 1, 1), 1))
+		end := append(appendHeader(nil, uint8(typ), 1, 1), 1)
+		last := len(end) - 1
+		if feed(t, e, end[:last]); e.r.Buffered() != 3+last {
+			t.Errorf("%d bytes buffered with %d of the next frame", e.r.Buffered(), last)
+		}
+		feed(t, e, end[last:])
 		if e.r.Buffered() != 0 || len(e.h.events) != 1 {
 			t.Errorf("frame type %d: %d bytes buffered, events %q", typ, e.r.Buffered(), e.h.events)
 		}

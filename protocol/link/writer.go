@@ -33,7 +33,7 @@ type Writer struct {
 	version    uint8
 	own        Settings
 	maxPayload int  // of a frame but DATA; the peer accepts no longer one
-	maxData    int  // the same of DATA
+	maxData    int  // the same of DATA; set by Open, before which no DATA leaves
 	tokens     bool // the peer accepts responses with a StreamToken
 
 	controls
@@ -63,7 +63,7 @@ func (w *Writer) become(next writerState) {
 
 // NewWriter returns a Writer; the caller must call Preface next.
 func NewWriter() *Writer {
-	w := &Writer{own: Settings{}.withDefaults(), maxPayload: MinFrame - headerRoom, maxData: MinFrame - headerRoom}
+	w := &Writer{own: Settings{}.withDefaults(), maxPayload: MinFrame - headerRoom}
 	w.onFirstFrame = w.data.begin
 	return w
 }
