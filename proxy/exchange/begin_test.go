@@ -29,11 +29,13 @@ func (a *asker) Respond(_ *Exchange, res *race.Response) {
 	res.Release()
 }
 
-// storing is a filter that answers early if it has a response.
+// storing is a filter that answers early if it has a response, or later, or refuses.
 type storing struct {
 	EarlyFilter
 	pool         *Pool
 	has          bool
+	late         Next // Decided: it answers when it sees the request, or refuses
+	refusal      *fault.Failure
 	asked, ended int
 	retired      int
 }
@@ -41,15 +43,28 @@ type storing struct {
 func (s *storing) Early(ex *Exchange) bool {
 	s.asked++
 	if s.has {
-		res := s.pool.Response()
-		res.Status = 203
-		ex.Answer(res)
+		s.answer(ex)
 	}
 	return s.has
 }
-func (s *storing) Request(*Exchange) Next { return Continue }
-func (s *storing) End(*Exchange)          { s.ended++ }
-func (s *storing) Retire()                { s.retired++ }
+func (s *storing) Request(ex *Exchange) Next {
+	switch {
+	case s.late == Continue:
+	case s.refusal != nil:
+		ex.Refuse(s.refusal)
+	default:
+		s.answer(ex)
+	}
+	return s.late
+}
+func (s *storing) End(*Exchange) { s.ended++ }
+func (s *storing) Retire()       { s.retired++ }
+
+func (s *storing) answer(ex *Exchange) {
+	res := s.pool.Response()
+	res.Status = 203
+	ex.Answer(res)
+}
 
 // TestBegin: what a caller gets, and what is counted, of a request that its route or an early filter answers, and of one that
 // memory or its service has no room for. A request that passes fails, since the service has no endpoint.
@@ -58,6 +73,7 @@ func TestBegin(t *testing.T) {
 	all, half := limits.Buffered, limits.Buffered/2
 	for name, c := range map[string]struct {
 		answers, early, stored bool
+		late                   Next // of the filter
 		batchRoute, batch      bool
 		grpc                   bool
 		taken                  int64 // bytes that others hold
@@ -73,6 +89,8 @@ func TestBegin(t *testing.T) {
 		"nothing is stored":                      {early: true, failure: fault.NoEndpoint, asked: 1, arrived: 1},
 		"a response is stored":                   {early: true, stored: true, status: 203, asked: 1, arrived: 1},
 		"a response to gRPC is stored":           {early: true, stored: true, grpc: true, status: 203, asked: 1, arrived: 1},
+		"a filter answers":                       {early: true, late: Decided, status: 203, asked: 1, arrived: 1},
+		"a filter refuses":                       {early: true, late: Decided, failure: fault.Injected, asked: 1, arrived: 1},
 		"stored, and over its share":             {early: true, stored: true, taken: all, over: true, failure: fault.Overloaded},
 		"stored, and within its share":           {early: true, stored: true, taken: all, status: 203, asked: 1, arrived: 1},
 		"stored, and memory is not short":        {early: true, stored: true, taken: all - 1, over: true, status: 203, asked: 1, arrived: 1},
@@ -88,7 +106,7 @@ func TestBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onLoop(func(w *shard.Shard) {
 				p, s, at := NewPool(w), serviceOn(w, func(*config.Service) {}), &Listener{Name: "in"}
-				f := &storing{pool: p, has: c.stored}
+				f := &storing{pool: p, has: c.stored, late: c.late, refusal: c.failure}
 				priority := config.PriorityOnline
 				if c.batchRoute {
 					priority = config.PriorityBatch
@@ -116,8 +134,15 @@ func TestBegin(t *testing.T) {
 				if f.asked != c.asked || s.Stats.Requests != c.arrived {
 					t.Errorf("the early filter is asked %d times, the service has %d requests", f.asked, s.Stats.Requests)
 				}
-				if ended := c.failure != nil && c.early && c.arrived > 0; f.ended != 0 != ended {
-					t.Errorf("the filter is told %d times that the request has ended", f.ended)
+				ended := 0
+				if c.early && !c.stored && c.arrived > 0 {
+					ended = 1
+				}
+				if f.ended != ended {
+					t.Errorf("the filter is told %d times that the request has ended, want %d", f.ended, ended)
+				}
+				if ms := w.Milliseconds.Now(w.Loop.Now()); ms.Arrivals != 1 || ms.Answers != 1 {
+					t.Errorf("the millisecond has %+v", ms)
 				}
 				outcome := stats.Outcome2xx
 				if c.failure != nil {

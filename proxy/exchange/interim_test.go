@@ -54,7 +54,9 @@ var interimCases = []struct {
 		executions: [][]said{{{0, strings.Repeat(hint(1), http1.MaxInterim)}, {5, hint(2) + hint(3)[:20]}, {10, hint(3)[20:] + interimOK}}},
 		want:       strings.Repeat("103 <1> ", http1.MaxInterim) + "200"},
 	{name: "as large as a head", request: interimGET,
-		executions: [][]said{{{0, padded(1, 400) + padded(2, 400) + interimOK}}}, want: "103 <1> 103 <2> 200"},
+		executions: [][]said{{{0, padded(1, 500) + padded(2, 500) + interimOK}}}, want: "103 <1> 103 <2> 200"},
+	{name: "a byte larger", request: interimGET,
+		executions: [][]said{{{0, padded(1, 500) + padded(2, 501) + interimOK}}}, want: "103 <1> 200"},
 	{name: "larger together", request: interimGET,
 		executions: [][]said{{{0, padded(1, 400) + padded(2, 800) + padded(3, 400) + interimOK}}}, want: "103 <1> 103 <3> 200"},
 	{name: "then the deadline", service: "timeout: 50ms", request: interimGET,
@@ -72,7 +74,7 @@ var interimCases = []struct {
 		executions: [][]said{{{30, hint(1)}, {60, interimOK}}, {{0, hint(2)}, {80, interimOK}}}, want: "103 <2> 200"},
 }
 
-// padded is a hint whose headers take n bytes, at least.
+// padded is a hint whose headers have n bytes, and 12 of names and the link.
 func padded(link, n int) string {
 	return fmt.Sprintf("HTTP/1.1 103 x\r\nLink: <%d>\r\nX-Pad: %s\r\n\r\n", link, strings.Repeat("p", n))
 }

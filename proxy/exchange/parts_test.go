@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"log/slog"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -183,6 +184,82 @@ func TestMeasured(t *testing.T) {
 	} {
 		if got := c.result.measured(); got != c.want {
 			t.Errorf("%s: %t", c.result.outcome, got)
+		}
+	}
+}
+
+// TestRecorded: the millisecond of an end, and its service, count the response, its bytes, and its latency if it has one. A
+// request whose caller has gone has no response, and a copy has none of this sidecar.
+func TestRecorded(t *testing.T) {
+	const latency = 3 * time.Millisecond
+	for name, c := range map[string]struct {
+		outcome  stats.Outcome
+		status   int // of the response; 0 means none
+		failure  *fault.Failure
+		fallback string
+		copied   bool
+
+		answers  uint32
+		measured bool
+	}{
+		"a response":                   {outcome: stats.Outcome2xx, status: 200, answers: 1, measured: true},
+		"a bad response":               {outcome: stats.Outcome5xx, status: 500, answers: 1},
+		"a response of the fallback":   {outcome: stats.Outcome2xx, status: 200, fallback: "5xx", answers: 1},
+		"a failure":                    {outcome: stats.OutcomeFailed, failure: fault.Connect, answers: 1},
+		"the deadline":                 {outcome: stats.OutcomeFailed, failure: fault.Deadline, answers: 1, measured: true},
+		"the caller has gone":          {outcome: stats.OutcomeCancelled},
+		"a response to a copy":         {outcome: stats.Outcome2xx, status: 200, copied: true, measured: true},
+		"a copy that nobody waits for": {outcome: stats.OutcomeCancelled, copied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onLoop(func(w *shard.Shard) {
+				p, s := NewPool(w), serviceOn(w, func(*config.Service) {})
+				ex, now := p.Exchange(peer{at: &Listener{Name: "in"}}), w.Loop.Now()
+				ex.Route, ex.began, ex.copied, ex.Fallback.Reason = &Route{Service: s}, now-latency, c.copied, c.fallback
+				r, bytes := &result{outcome: c.outcome, failure: c.failure}, 0
+				if c.status != 0 {
+					r.res = p.Response()
+					r.res.Status, r.res.Body = c.status, []byte("body")
+					bytes = r.res.Size()
+				}
+				r.record(ex)
+				worst, count := time.Duration(0), uint64(0)
+				if c.measured {
+					count = 1
+				}
+				if c.measured && !c.copied {
+					worst = latency
+				}
+				if c.answers == 0 {
+					bytes = 0
+				}
+				if ms := w.Milliseconds.Now(now); uint32(ms.Answers) != c.answers || int(ms.BytesOut) != bytes || ms.Worst != worst {
+					t.Errorf("the millisecond has %+v", ms)
+				}
+				if s.Stats.Outcomes[c.outcome] != 1 || s.Stats.Latency.Count() != count {
+					t.Errorf("the service has the outcomes %v, %d latencies", s.Stats.Outcomes, s.Stats.Latency.Count())
+				}
+			})
+		})
+	}
+}
+
+// TestClientBehind: who a sidecar serves is the client that the sidecar has named. Other peers name nobody but themselves.
+func TestClientBehind(t *testing.T) {
+	named := []protocol.Header{{Name: []byte("x-forwarded-for"), Value: []byte("192.0.2.1, 192.0.2.2")}}
+	for _, c := range []struct {
+		sidecars bool
+		headers  []protocol.Header
+		want     netip.Addr
+	}{
+		{true, named, netip.MustParseAddr("192.0.2.2")},
+		{true, nil, netip.Addr{}},
+		{false, named, netip.Addr{}},
+	} {
+		ex := &Exchange{caller: peer{at: &Listener{Name: "in", Sidecars: c.sidecars}}}
+		ex.Request.Headers = c.headers
+		if got := ex.Client(); got.Listener != "in" || got.Addr != "10.0.0.1:1" || got.Behind != c.want {
+			t.Errorf("a sidecar %t, %s: %+v, want %s", c.sidecars, c.headers, got, c.want)
 		}
 	}
 }

@@ -295,20 +295,44 @@ func TestCallerGone(t *testing.T) {
 	}
 }
 
-// TestBreaker: what the service did counts for its breaker, not what the fallback made of it.
+// TestBreaker: what the service did counts for its breaker, not what the fallback made of it. A failure that is none of the
+// service's counts for nothing.
 func TestBreaker(t *testing.T) {
-	m := newMesh(t, true, static, "breaker: {consecutive: 2, open: 1m}", "")
-	m.Apps[0].Status = 500
-	for _, want := range []string{"203 5xx", "203 5xx", "203 breaker"} {
-		if got := do(m, m.Get("/")); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	if n := m.Apps[0].Served; n != 2 {
-		t.Errorf("the application served %d requests, want 2", n)
-	}
-	if l := m.Consumer.Stats("compute").Latency; l.Count() != 0 {
-		t.Error("the answers of the fallback count as latencies of the service")
+	for _, c := range []struct {
+		name, fallback, status string
+		fail                   func(m *proxytest.Mesh)
+		reason                 string
+		opens                  bool
+	}{
+		{"bad response", static, "203", func(m *proxytest.Mesh) { m.Apps[0].Status = 500 }, "5xx", true},
+		{"bad response, another service", other, "200", func(m *proxytest.Mesh) { m.Apps[0].Status = 500 }, "5xx", true},
+		{"lost connection", static, "203", func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, "reset", true},
+		{"lost connection, another service", other, "200", func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, "reset", true},
+		{"no endpoint", static, "203", func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, "no_endpoint", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMesh(t, true, c.fallback, "retry: {on: []}, breaker: {consecutive: 2, open: 1m}", "")
+			c.fail(m)
+			m.W.Run(time.Millisecond)
+			arrived := 0
+			m.Apps[0].OnRequest = func(*protocol.Request) { arrived++ }
+			third, want := c.status+" "+c.reason, 0
+			if c.opens {
+				third, want = c.status+" breaker", 2
+			}
+			for _, want := range []string{c.status + " " + c.reason, c.status + " " + c.reason, third} {
+				if got := do(m, m.Get("/")); got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			}
+			if arrived != want {
+				t.Errorf("the application has %d requests, want %d", arrived, want)
+			}
+			if l := m.Consumer.Stats("compute").Latency; l.Count() != 0 {
+				t.Error("the answers of the fallback count as latencies of the service")
+			}
+			m.Settled()
+		})
 	}
 }
 
