@@ -272,3 +272,15 @@ func TestAccessLogDubbo(t *testing.T) {
 		t.Errorf("a call that can't be decoded: %+v", l)
 	}
 }
+
+// TestAccessLogNotConverted: a request that can't become a call is logged with the status that its client gets.
+func TestAccessLogNotConverted(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
+	k := m.Get("/")
+	m.Do(k)
+	m.Finish(k)
+	m.Settled()
+	if l := m.Consumer.OnlyAccessLine(); k.Status != 404 || l.Status != 404 || l.Outcome != "4xx" || l.Attempts != 1 {
+		t.Errorf("status %d %s, the line is %+v", k.Status, k.Code, l)
+	}
+}

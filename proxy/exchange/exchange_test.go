@@ -77,23 +77,36 @@ func TestPipelinedPending(t *testing.T) {
 	})
 }
 
-// TestUnreachable: without endpoints, or if all refuse connections, a request fails with a code that says so.
+// TestUnreachable: without endpoints, or if all refuse connections, a request fails with a code that says so. It is tried
+// three times at most, however many endpoints there are.
 func TestUnreachable(t *testing.T) {
-	for code, c := range map[string]struct {
-		status    int
+	refusing := func(n int) (all []registry.Endpoint) {
+		for i := range n {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprintf("10.0.1.%d:9", i+1), Weight: 1})
+		}
+		return all
+	}
+	for _, c := range []struct {
 		endpoints []registry.Endpoint
+		status    int
+		code      string
+		attempts  int
 	}{
-		"no-endpoint":      {503, nil},
-		"upstream-connect": {502, []registry.Endpoint{{Addr: "10.0.1.1:9", Weight: 1}}},
+		{nil, 503, "no-endpoint", 1},
+		{refusing(1), 502, "upstream-connect", 3},
+		{refusing(8), 502, "upstream-connect", 3},
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Limits: proxytest.LogAll})
 		m.Consumer.Update("compute", c.endpoints...)
 		m.W.Run(time.Millisecond)
 		k := m.Complete(m.Post(10))
-		if k.Status != c.status || k.Code != code {
-			t.Errorf("status %d %s, want %d %s", k.Status, k.Code, c.status, code)
+		if k.Status != c.status || k.Code != c.code {
+			t.Errorf("%d endpoints: status %d %s, want %d %s", len(c.endpoints), k.Status, k.Code, c.status, c.code)
 		}
 		m.Settled()
+		if n := m.Consumer.OnlyAccessLine().Attempts; n != c.attempts {
+			t.Errorf("%d endpoints: %d attempts, want %d", len(c.endpoints), n, c.attempts)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package exchange_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +100,74 @@ func TestStreamBreaker(t *testing.T) {
 			good(404)
 			long.Stream.Close(true, 0, 0)
 			m.Settled()
+		})
+	}
+}
+
+// TestStreamsCounted: how the ends of streams count for their service, and as failures of the sidecar. A dial that failed is
+// logged.
+func TestStreamsCounted(t *testing.T) {
+	refused := errors.New("refused")
+	retry := func(why *fault.Failure, err error) func(m *proxytest.Mesh, st *race.Stream) {
+		return func(m *proxytest.Mesh, st *race.Stream) {
+			st.Retry(why, err, func(*race.Stream, race.Target, *fault.Failure) {})
+			m.W.Run(time.Millisecond)
+			st.Close(false, 1, 2)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		client shard.Client
+		end    func(m *proxytest.Mesh, st *race.Stream)
+
+		connected, failed uint64
+		code              protocol.GRPCCode // of a call
+		dials             int               // that are logged
+	}{
+		{"whole", shard.Client{}, func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(200); st.Close(true, 1, 2) }, 1, 0, 0, 0},
+		{"given up", shard.Client{}, func(_ *proxytest.Mesh, st *race.Stream) { st.Close(false, 1, 2) }, 0, 0, 0, 0},
+		{"failed", shard.Client{}, func(_ *proxytest.Mesh, st *race.Stream) { st.Failed(fault.Reset); st.Close(false, 1, 2) }, 0, 1, 0, 0},
+		{"failed later", shard.Client{}, func(_ *proxytest.Mesh, st *race.Stream) {
+			st.Connected(200)
+			st.Failed(fault.Reset)
+			st.Close(true, 1, 2)
+		}, 1, 1, 0, 0},
+		{"call", shard.Client{GRPC: true}, func(_ *proxytest.Mesh, st *race.Stream) {
+			st.Connected(200)
+			st.NoteCode(protocol.GRPCNotFound, true)
+			st.Close(true, 1, 2)
+		}, 1, 0, protocol.GRPCNotFound, 0},
+		{"call that is cut", shard.Client{GRPC: true}, func(_ *proxytest.Mesh, st *race.Stream) { st.Connected(200); st.Close(true, 1, 2) }, 1, 0, protocol.GRPCCancelled, 0},
+		{"dial that fails", shard.Client{}, retry(fault.Connect, refused), 0, 0, 0, 1},
+		{"dial that the end of the process ends", shard.Client{}, retry(fault.Connect, nil), 0, 0, 0, 0},
+		{"refused", shard.Client{}, retry(fault.Overloaded, refused), 0, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
+			c.end(m, m.Consumer.OpenFor(c.client).Stream)
+			m.Settled()
+			s := m.Consumer.Stats("compute")
+			if s.Streams != c.connected || s.StreamsFailed != c.failed || s.StreamsOpen != 0 || s.StreamBytesIn != 1 || s.StreamBytesOut != 2 {
+				t.Errorf("%d streams, %d failed, %d open, %d bytes in, %d out", s.Streams, s.StreamsFailed, s.StreamsOpen, s.StreamBytesIn, s.StreamBytesOut)
+			}
+			want := s.GRPC
+			clear(want[:])
+			if c.client.GRPC {
+				want[c.code] = 1
+			}
+			if s.GRPC != want {
+				t.Errorf("calls by code: %v, want %v", s.GRPC, want)
+			}
+			errs := uint64(0)
+			for _, n := range m.Consumer.Report().Stats.Errors {
+				errs += n
+			}
+			if errs != c.failed {
+				t.Errorf("%d failures are counted, want %d", errs, c.failed)
+			}
+			if n := strings.Count(m.Consumer.LogText.String(), "endpoint not connected"); n != c.dials {
+				t.Errorf("%d dials are logged, want %d", n, c.dials)
+			}
 		})
 	}
 }

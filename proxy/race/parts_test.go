@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -142,6 +143,27 @@ func TestOutcomeOfStatus(t *testing.T) {
 	} {
 		if got := outcomeOfStatus(status); got != want {
 			t.Errorf("%d: %+v, want %+v", status, got, want)
+		}
+	}
+}
+
+// TestMayHaveBeenSeen: an application may have seen what failed at an endpoint, unless the failure says that the request was
+// not sent, or that the other sidecar has sent it to nobody.
+func TestMayHaveBeenSeen(t *testing.T) {
+	for _, c := range []struct {
+		failure *fault.Failure
+		picked  bool // an endpoint
+		want    bool
+	}{
+		{fault.Reset, true, true}, {fault.Deadline, true, true}, {fault.Deadline, false, false}, {fault.Malformed, true, true}, {fault.Connect, true, false},
+		{fault.NoSlot, true, false}, {fault.NoRoute, true, false}, {fault.RequestTooLarge, true, false}, {fault.NoEndpoint, false, false},
+	} {
+		a := &Attempt{race: &Race{Entry: Entry{Policy: &Policy{}}}}
+		if c.picked {
+			a.visit.ep = new(lb.Endpoint)
+		}
+		if got := a.mayHaveBeenSeen(c.failure); got != c.want {
+			t.Errorf("%s, an endpoint %t: %t", c.failure.Code, c.picked, got)
 		}
 	}
 }

@@ -211,6 +211,9 @@ func TestSpansOfFailures(t *testing.T) {
 		{"no time left", proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 20ms"}, func(m *proxytest.Mesh) {
 			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 		}, 504, "deadline", []string{"0 primary http failed 0 deadline"}},
+		{"a try that takes too long", proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 5s, retry: {per_try_timeout: 20ms}"}, func(m *proxytest.Mesh) {
+			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
+		}, 504, "upstream-timeout", []string{"0 primary http failed 0 upstream-timeout"}},
 		{"no endpoint", proxytest.MeshOptions{Apps: 1, OneHop: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
 		{"no route", proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {path: /none}"}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
 	} {
