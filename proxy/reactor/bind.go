@@ -57,8 +57,9 @@ func Duplicate(socket syscall.Conn) (net.Listener, error) {
 	return net.FileListener(file) // has a duplicate
 }
 
-// bindTCP opens a TCP socket. It and those beside share the port only for this moment: with the option on, any
-// process of the user could take a part of their connections.
+// bindTCP opens a TCP socket. It and those beside have the option to share the port only for this moment: with the option, any
+// process of the user could take a part of their connections. Linux remembers it, though: a socket of the same user that has the
+// option can still bind to the port afterwards (seen with 6.18).
 func bindTCP(addr string, beside []net.Listener) (ln net.Listener, err error) {
 	lc := net.ListenConfig{
 		KeepAlive: -1, // the listening socket has the options

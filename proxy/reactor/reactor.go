@@ -89,6 +89,7 @@ type Reactor struct {
 	panics *panics.Counter
 	stall  atomic.Int64  // Options.WriteStall
 	linger time.Duration // lingerTime
+	wait   time.Duration // waitTime
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
@@ -136,7 +137,7 @@ func Start(o Options) (*Reactor, error) {
 	}
 	r := &Reactor{
 		kind: o.Engine,
-		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, originalDst: originalDst,
+		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, wait: waitTime, originalDst: originalDst,
 		endpoints:  endpoints{tls: o.DialTLS, other: o.DialOther},
 		handshakes: newHandshakes(), next: make(chan func()), listeners: make(map[*Listener]struct{}),
 	}
@@ -274,8 +275,11 @@ func (r *Reactor) shutdown() error {
 	return errors.Join(failed, r.halt())
 }
 
-// maxWaiting limits the helpers that wait for more to do.
-const maxWaiting = 16
+// maxWaiting limits the helpers that wait for more to do, and waitTime how long each waits.
+const (
+	maxWaiting = 16
+	waitTime   = time.Second
+)
 
 // spawn runs f on a goroutine that Stop waits for. After Stop it returns false. A function that owns a connection calls
 // panics.Guard around what parses the peer's bytes, and closes the connection if that panics.
@@ -298,12 +302,16 @@ func (r *Reactor) spawn(f func()) bool {
 
 // help runs f, and then what spawn brings, unless enough other helpers wait.
 func (r *Reactor) help(f func()) {
+	over := time.NewTimer(r.wait)
+	defer over.Stop()
 	for f != nil {
 		r.panics.Do(f)
 		f = nil
 		if r.waiting.Add(1) <= maxWaiting {
+			over.Reset(r.wait)
 			select {
 			case f = <-r.next:
+			case <-over.C:
 			case <-r.ctx.Done():
 			}
 		}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // TestSpawn: functions that wait for each other all run, on new goroutines and on those that wait. No more than maxWaiting stay, and
 // Stop ends them.
 func TestSpawn(t *testing.T) {
 	r := start(t, Options{})
+	r.wait = waitLimit
 	const functions = 3 * maxWaiting
 	for range 3 {
 		begun, end := make(chan struct{}), make(chan struct{})
@@ -38,9 +40,23 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
+// TestSpawnRests: goroutines without more to do end.
+func TestSpawnRests(t *testing.T) {
+	r := start(t, Options{})
+	r.wait = time.Millisecond
+	for range 2 * maxWaiting {
+		r.spawn(func() {})
+	}
+	r.helpers.Wait()
+	if n := r.waiting.Load(); n != 0 {
+		t.Errorf("%d goroutines wait", n)
+	}
+}
+
 // TestSpawnPanics: a goroutine whose function panics goes on.
 func TestSpawnPanics(t *testing.T) {
 	r := start(t, Options{})
+	r.wait = waitLimit
 	done := make(chan struct{})
 	r.spawn(func() { panic("a test") })
 	eventually(t, func() error {
