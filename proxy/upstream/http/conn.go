@@ -301,6 +301,7 @@ func (c *conn) onClosed(err error) {
 	case idle:
 		c.pool.keeping.closed(c.shard.Loop.Now() - c.idleSince)
 		c.pool.idle.remove(c)
+		c.close()
 	case awaitingHead:
 		if err == nil || c.response != nil { // the write timeout has closed it, or the server has begun to respond
 			c.fail(fault.Reset)
