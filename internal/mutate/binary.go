@@ -28,20 +28,20 @@ type test struct {
 	alone bool
 }
 
-// quickly is how long tests may compute together that are tried before others.
+// quickly is how long quick tests may compute together. They are tried before the slow ones.
 const quickly = time.Second
 
-// callers returns the tests that call a function. The quick ones are tried first.
+// callers returns the tests that call a function. At least one of those with copies is quick.
 func (bin *binary) callers(function int) (quick, slow, alone []*test) {
-	var cpu time.Duration
+	left := quickly
 	for _, t := range bin.tests {
-		switch cpu += t.cpu; {
+		switch {
 		case !t.calls[function]:
-			cpu -= t.cpu
 		case t.alone:
 			alone = append(alone, t)
-		case cpu <= quickly || quick == nil:
+		case t.cpu <= left || quick == nil:
 			quick = append(quick, t)
+			left -= t.cpu
 		default:
 			slow = append(slow, t)
 		}
@@ -84,18 +84,13 @@ func (bin *binary) measure(ctx context.Context, dir string, jobs int) error {
 	for name := range strings.Lines(string(listed.output)) {
 		bin.tests = append(bin.tests, &test{name: strings.TrimSpace(name), cpu: mostAlone, wall: mostAlone})
 	}
-	var alone []*test
 	err = each(jobs, len(bin.tests), func(i int) error { return bin.tests[i].measure(ctx, bin, dir) })
 	if err != nil {
 		return err
 	}
-	for _, t := range bin.tests {
-		if t.alone {
-			alone = append(alone, t)
-		}
-	}
 	slices.SortStableFunc(bin.tests, func(a, b *test) int { return cmp.Compare(a.cpu, b.cpu) })
-	if alone == nil {
+	alone := slices.DeleteFunc(slices.Clone(bin.tests), func(t *test) bool { return !t.alone })
+	if len(alone) == 0 {
 		return nil
 	}
 	ran, err := bin.runAlone(ctx, pattern(alone))
@@ -105,7 +100,7 @@ func (bin *binary) measure(ctx context.Context, dir string, jobs int) error {
 	return err
 }
 
-// measure runs the test.
+// measure runs the test, and notes what it takes and calls.
 func (t *test) measure(ctx context.Context, bin *binary, dir string) error {
 	called, err := os.CreateTemp(dir, "called")
 	if err != nil {

@@ -107,3 +107,31 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestCallers: only tests that call the function are tried. The quick ones are first, as many as compute for a second together, and
+// one in any case.
+func TestCallers(t *testing.T) {
+	const function = 7
+	calls := map[int]bool{function: true}
+	name := func(tests []*test) (names string) {
+		for _, each := range tests {
+			names += each.name
+		}
+		return names
+	}
+	for _, c := range []struct {
+		tests              []*test
+		quick, slow, alone string
+	}{
+		{nil, "", "", ""},
+		{[]*test{{name: "a", calls: map[int]bool{1: true}, cpu: quickly}, {name: "b", calls: calls, cpu: quickly}}, "b", "", ""},
+		{[]*test{{name: "a", calls: calls, cpu: quickly / 2}, {name: "b", calls: calls, cpu: quickly / 2}, {name: "c", calls: calls, cpu: 1}}, "ab", "c", ""},
+		{[]*test{{name: "a", calls: calls, cpu: quickly + 1}, {name: "b", calls: calls, cpu: quickly + 2}}, "a", "b", ""},
+		{[]*test{{name: "a", calls: calls, cpu: quickly, alone: true}, {name: "b", calls: calls, cpu: quickly}}, "b", "", "a"},
+	} {
+		quick, slow, alone := (&binary{tests: c.tests}).callers(function)
+		if name(quick) != c.quick || name(slow) != c.slow || name(alone) != c.alone {
+			t.Errorf("%s, %s, %s, want %s, %s, %s", name(quick), name(slow), name(alone), c.quick, c.slow, c.alone)
+		}
+	}
+}
