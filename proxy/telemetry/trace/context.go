@@ -70,7 +70,7 @@ func appendHex(dst, b []byte) []byte {
 func unhex(dst, text []byte) bool {
 	for i := range dst {
 		hi, lo := digit(text[2*i]), digit(text[2*i+1])
-		if hi|lo == 0xff {
+		if hi == noDigit || lo == noDigit {
 			return false
 		}
 		dst[i] = hi<<4 | lo
@@ -78,7 +78,9 @@ func unhex(dst, text []byte) bool {
 	return true
 }
 
-// digit returns the value of a hexadecimal digit, and 0xff for any other byte.
+const noDigit = 0xff
+
+// digit returns the value of a hexadecimal digit, and noDigit for any other byte.
 func digit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
@@ -86,5 +88,5 @@ func digit(c byte) byte {
 	case 'a' <= c && c <= 'f':
 		return c - 'a' + 10
 	}
-	return 0xff
+	return noDigit
 }
