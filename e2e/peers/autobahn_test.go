@@ -22,6 +22,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/remora-proxy/remora/e2e/harness"
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
 )
 
@@ -133,12 +134,10 @@ func TestAutobahnServer(t *testing.T) {
 	}
 	// The suite has the result of a case once its own connection ends, which may be after the client's.
 	last := autobahnWays[len(autobahnWays)-1]
-	for end := time.Now().Add(harness.Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	eventually.True(t, "the suite to have all results", func() bool {
 		_, _, _ = dial(addr, "/updateReports?agent=direct").ReadMessage()
-		if len(s.index(t)[last]) == n {
-			break
-		}
-	}
+		return len(s.index(t)[last]) == n
+	})
 	s.compare(t)
 }
 
