@@ -61,12 +61,15 @@ func TestJudge(t *testing.T) {
 		{"", now + ";Expires: Wed Jul  1 12:00:09 2026", 200, "9 0 10 10"},
 		{"", "Expires: Wed, 01 Jul 2026 12:00:09 GMT", 200, "9 0 10 10"},
 		{"", now + ";Expires: 0", 200, "0 0 0 10"},
+		{"", now + ";Expires: Wed, 01 Jul 2026 11:59:59 GMT;Cache-Control: stale-while-revalidate=1", 200, "0 0 1 10"},
 		{"", now + ";Cache-Control: max-age=60, max-age=7", 200, "7 0 10 10"},
 		{"", now + ";Cache-Control: max-age=60;Cache-Control: max-age=7", 200, "7 0 10 10"},
 		{"", now + ";Cache-Control: max-age=\"60\"", 200, "60 0 10 10"},
 		{"", now + ";Cache-Control: max-age=x", 200, "0 0 0 10"},
 		{"", now + ";Cache-Control: max-age=-1", 200, "0 0 0 10"},
 		{"", now + `;Cache-Control: ext="max-age=3,\", no-store", max-age=60`, 200, "60 0 10 10"},
+		{"", now + `;Cache-Control: ext="x", no-store, max-age=60`, 200, "refused"},
+		{"", now + `;Cache-Control: ext="xy\\", no-store, max-age=60`, 200, "refused"},
 		{"", now + ";Cache-Control: max-age=99999999999999999999", 200, "2147483647 0 10 10"},
 		{"", now + ";Cache-Control: max-age=60;Age: 7", 200, "51 9 10 10"}, // with the two seconds of the round trip
 		{"", now + ";Cache-Control: max-age=60;Age: 7, 9", 200, "51 9 10 10"},
@@ -126,8 +129,8 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%q to %q, %d: %s, want %s", c.response, c.request, c.status, got, c.want)
 		}
 	}
-	f, a := ReadFields(headers(now)), Ask{}
-	if _, ok := (&Policy{}).Judge(200, &f, &a, true, Received{Wall: wall}); ok {
+	f, a := ReadFields(headers(now, "ETag: a")), Ask{}
+	if _, ok := (&Policy{Stale: time.Second}).Judge(200, &f, &a, true, Received{Wall: wall}); ok {
 		t.Error("stored without a lifetime")
 	}
 }
@@ -222,6 +225,16 @@ func TestReader(t *testing.T) {
 		keyed, _ := ask([]string{"Cookie", "Authorization", "Proxy-Authorization", "X-API-Key"}, line)
 		if !a.Credentials && !a.Claims || keyed.Credentials || keyed.Claims {
 			t.Errorf("%q: credentials %t, claims %t; as a part of the key %t, %t", line, a.Credentials, a.Claims, keyed.Credentials, keyed.Claims)
+		}
+	}
+	if a, _ := ask(nil, `If-None-Match: "a"`); a.Pass {
+		t.Error("one list of tags passes")
+	}
+	for _, more := range []string{`If-None-Match: "b"`, "Range: bytes=0-1"} {
+		for _, lines := range [][]string{{`If-None-Match: "a"`, more}, {more, `If-None-Match: "a"`}} {
+			if a, _ := ask(nil, lines...); !a.Pass {
+				t.Errorf("%q do not pass", lines)
+			}
 		}
 	}
 	if a, _ := ask(nil, "Cache-Control: a, only-if-cached,no-store"); !a.OnlyCached || !a.NoStore {
@@ -403,8 +416,8 @@ func TestDate(t *testing.T) {
 		"", "0", "Wed, 01 Jul 2026 12:00:00 UTC", "Wed, 32 Jul 2026 12:00:00 GMT", "Wed, 01 Jux 2026 12:00:00 GMT", "Wed, 01 anF 2026 12:00:00 GMT",
 		"Wed, 01 Jul 2026 24:00:00 GMT", "Wed, 01 Jul 2026 1x:00:00 GMT", "Wed  01 Jul 2026 12:00:00 GMT", "Wed, 01-Jul 2026 12:00:00 GMT",
 	} {
-		if _, ok := Date([]byte(text)); ok {
-			t.Errorf("%q is a date", text)
+		if unix, ok := Date([]byte(text)); ok || unix != 0 {
+			t.Errorf("%q is a date: %d", text, unix)
 		}
 	}
 	if n := testing.AllocsPerRun(10, func() { Date([]byte("Wed, 01 Jul 2026 12:00:00 GMT")) }); n > 0 {
