@@ -26,19 +26,26 @@ const (
 func near(a, b, part float64) bool { return math.Abs(a-b) <= part*math.Abs(b) }
 
 func TestOneLoop(t *testing.T) {
-	c := Costs{Request: 9 * time.Microsecond, Batch: 8 * time.Microsecond, Change: 100 * time.Nanosecond, Turn: time.Second}
-	got := c.At(1, Work{Ready: 4, Endpoints: 2, Changes: 10})
+	c := Costs{Request: 9 * time.Microsecond, Batch: 8 * time.Microsecond, Post: 3 * time.Microsecond, Change: 100 * time.Nanosecond, Turn: time.Second}
+	w := Work{Ready: 4, Endpoints: 2, Changes: 10}
+	got := c.At(1, w)
 	want := Figures{Rate: 1e6 / 14, CPU: 14 * time.Microsecond, Links: 2, Turn: time.Second}
 	if !near(got.Rate, want.Rate, 1e-9) || got.CPU != want.CPU || got.Waiting != 0 || got.Links != want.Links || got.Turn != want.Turn {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := c.Knee(w); got != 14 {
+		t.Errorf("the knee is at %v loops, want 14", got)
+	}
+	if got, want := c.SharedLinks(2, w), 17*time.Microsecond; got != want { // a quarter of a write, and two posts
+		t.Errorf("with shared links %v, want %v", got, want)
 	}
 }
 
 // TestTwoLoops: of two loops that are as long at the line as elsewhere, one waits half of the time. By hand: at = 1 + 1/2.
 func TestTwoLoops(t *testing.T) {
-	c := Costs{Request: time.Microsecond, Change: time.Microsecond}
-	got := c.At(2, Work{Ready: 1, Changes: 1})
-	if !near(got.Rate, 2e6/2.5, 1e-9) || !near(got.Waiting, 0.2, 1e-9) {
+	c := Costs{Request: time.Microsecond, Change: time.Microsecond, Turn: time.Second}
+	got := c.At(2, Work{Ready: 1, Endpoints: 3, Changes: 1})
+	if !near(got.Rate, 2e6/2.5, 1e-9) || !near(got.Waiting, 0.2, 1e-9) || got.CPU != 2500*time.Nanosecond || got.Links != 6 || got.Turn != 2*time.Second {
 		t.Errorf("%+v", got)
 	}
 }
