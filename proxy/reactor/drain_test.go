@@ -3,6 +3,7 @@ package reactor
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -132,6 +133,45 @@ func TestDrainEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFinish: Finish closes a connection at once if nothing is left to read or to send, and otherwise as Drain does.
+func TestFinish(t *testing.T) {
+	e := start(t, Options{})
+	e.linger = time.Hour // the end of the peer ends a drain
+	for _, unread := range []bool{false, true} {
+		closed := make(chan error, 1)
+		c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+		want := connClosed
+		if unread {
+			want = connLinger
+		}
+		on(t, c.loop, func() {
+			if unread {
+				must.Write(t, peer, "more")
+				eventually(t, func() error {
+					if n, err := kernel.Unread(c.fd); err != nil || n == 0 {
+						return fmt.Errorf("nothing has arrived (%v)", err)
+					}
+					return nil
+				})
+			}
+			for range 2 { // the second time nothing happens
+				c.Write([]byte("last"))
+				if c.Finish(); c.state != want {
+					t.Errorf("input is unread: %t, the state is %d", unread, c.state)
+				}
+			}
+		})
+		got := must.Read(t, peer, 4)
+		if n, err := peer.Read(make([]byte, 1)); string(got) != "last" || n > 0 || err != io.EOF {
+			t.Errorf("input is unread: %t, the peer got %q, then %d bytes and %v", unread, got, n, err)
+		}
+		peer.Close()
+		if err := recv(t, closed, "OnClose"); err != nil {
+			t.Errorf("OnClose(%v)", err)
+		}
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -46,6 +48,42 @@ func TestKeyUpdates(t *testing.T) {
 		}
 		if n := e.Stats().TLSFailures[CodeFailed]; (n == 1) != (want != nil) {
 			t.Errorf("%d updates: counted %d times", updates, n)
+		}
+	}
+}
+
+// TestKeyUpdatesLater: the count of updates begins anew each second.
+func TestKeyUpdatesLater(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	conns, ends := make(chan *conn, 1), make(chan string, 4)
+	raw := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{
+			open: func(c loop.Conn) { conns <- c.(*conn) }, close: func(err error) { ends <- fmt.Sprint(err) },
+			data: func(b []byte) {
+				if bytes.Contains(b, []byte("last")) {
+					ends <- "read"
+				}
+			},
+		}
+	}))
+	w := newRecordWriter(t, raw, own.Client())
+	c := recv(t, conns, "the connection")
+	for second, want := range []string{"read", "read", errReplies.Error()} {
+		if second == 1 {
+			on(t, c.loop, func() { c.secure.wire.since -= time.Second })
+		}
+		for i := range maxReplies {
+			w.updateKey()
+			if i%8 == 7 { // package tls accepts few without data between them
+				w.record([]byte("x"), 23)
+			}
+		}
+		w.record([]byte("last"), 23)
+		must.Write(t, raw, w.records)
+		w.records = nil
+		if got := recv(t, ends, "the data, or the end"); got != want {
+			t.Errorf("second %d: %s, want %s", second, got, want)
 		}
 	}
 }

@@ -84,6 +84,26 @@ func TestProxiedTLS(t *testing.T) {
 	}
 }
 
+// TestProxiedLimit: above the limit of a listener a connection gets Overload, whether its first bytes are those of a proxy or
+// of a client.
+func TestProxiedLimit(t *testing.T) {
+	const busy = "busy"
+	limit := ListenOptions{MaxConnections: 1, Overload: []byte(busy)}
+	_, behind, _, _ := proxied(t, Options{}, limit, waitLimit)
+	e := start(t, Options{})
+	e.originalDst = func(*net.TCPConn) netip.AddrPort { return netip.AddrPort{} }
+	limit.Transparent = &Transparent{Wait: waitLimit, Guarded: func() bool { return false }}
+	direct := listen(t, e, limit, echo)
+	for addr, first := range map[string]string{behind: header, direct: ""} {
+		nc := dial(t, addr)
+		must.Write(t, nc, first)
+		ask(t, nc, "hello")
+		if got, err := io.ReadAll(dial(t, addr)); string(got) != busy || err != nil {
+			t.Errorf("after %q: %q, %v", first, got, err)
+		}
+	}
+}
+
 // TestProxiedSources: connections count for their client, and the proxy itself has no limit.
 func TestProxiedSources(t *testing.T) {
 	e, addr, remotes, _ := proxied(t, Options{MaxPerSource: 1}, ListenOptions{}, waitLimit)

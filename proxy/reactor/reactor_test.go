@@ -14,8 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/engine"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 func TestStartRefusesLoopsOutOfRange(t *testing.T) {
@@ -25,6 +29,93 @@ func TestStartRefusesLoopsOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaults: a reactor without options has an engine and loops, and says its limits.
+func TestDefaults(t *testing.T) {
+	e, err := Start(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if n := len(e.Loops()); n < 1 || n > MaxLoops {
+		t.Errorf("%d loops", n)
+	}
+	ask(t, dial(t, listenEcho(t, e, ListenOptions{}).Addr().String()), "hello")
+	p := e.Connections()
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if limit := int64(min(files.Cur, 1<<20)); p.FileLimit() != limit || p.Max() < 1 || p.Max() >= limit {
+		t.Errorf("at most %d connections, %d of %d files", p.Max(), p.FileLimit(), limit)
+	}
+	if taken, most := e.Handshakes(); taken != 0 || most < 1 || p.Accepted() != 1 || p.Files() != 1 || e.Panics().Count() != 0 {
+		t.Errorf("%d of %d handshakes, %d connections, %d files, %d panics", taken, most, p.Accepted(), p.Files(), e.Panics().Count())
+	}
+}
+
+// pollers is a kind of engine that opens so many Pollers, and then fails.
+type pollers struct {
+	left, open int
+}
+
+func (p *pollers) kind() engine.Kind {
+	of := environmentEngine()
+	return engine.Kind{Name: of.Name, Open: func() (kernel.Poller, error) {
+		if p.left--; p.left < 0 {
+			return nil, syscall.EMFILE
+		}
+		poller, err := of.Open()
+		p.open++
+		return countedPoller{poller, p}, err
+	}}
+}
+
+type countedPoller struct {
+	kernel.Poller
+	of *pollers
+}
+
+func (c countedPoller) Close() error { c.of.open--; return c.Poller.Close() }
+
+// TestStartFails: a reactor without a Poller for each loop does not start, and leaves none.
+func TestStartFails(t *testing.T) {
+	for _, left := range []int{0, 2} {
+		p := pollers{left: left}
+		if e, err := Start(Options{Loops: 3, Engine: p.kind()}); e != nil || !errors.Is(err, syscall.EMFILE) || p.open != 0 {
+			t.Errorf("after %d Pollers: %v, %v; %d are open", left, e, err, p.open)
+		}
+	}
+}
+
+// TestServeRefuses: a listener that is no socket is refused, and closed with the others.
+func TestServeRefuses(t *testing.T) {
+	e := start(t, Options{})
+	first, third := must.Listen(t), must.Listen(t)
+	other := &otherListener{Listener: must.Listen(t)}
+	l, err := e.Serve(first, ListenOptions{Also: []net.Listener{other, third}}, nil)
+	if l != nil || err == nil || !strings.Contains(err.Error(), "otherListener has no socket") || other.closed != 1 {
+		t.Errorf("%v, %v; closed %d times", l, err, other.closed)
+	}
+	for _, ln := range []net.Listener{first, third} {
+		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			t.Error("a socket is open")
+			c.Close()
+		}
+	}
+}
+
+// otherListener is a listener of a type that is not known.
+type otherListener struct {
+	net.Listener
+	closed int
+}
+
+func (l *otherListener) Close() error { l.closed++; return l.Listener.Close() }
 
 func TestConnectionsSpreadOverLoops(t *testing.T) {
 	const loops, each = 3, 4

@@ -198,6 +198,24 @@ func TestTLSHandshakeBounds(t *testing.T) {
 	}
 }
 
+// TestTLSResumed: handshakes that resume a session are counted.
+func TestTLSResumed(t *testing.T) {
+	pair, err := tls.X509KeyPair(testcerts.New(t).Issue(testcerts.Leaf{Names: []string{meshName}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{Certificates: []tls.Certificate{pair}}
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: func() *tls.Config { return server }}, echo)
+	client := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "a"}
+	for n := range int64(3) {
+		ask(t, tls.Client(dial(t, addr), client), "hello") // with the response comes the ticket
+		if st := e.Stats(); st.Handshakes != n+1 || st.Resumed != n {
+			t.Errorf("%d handshakes, %d of them resumed; want %d and %d", st.Handshakes, st.Resumed, n+1, n)
+		}
+	}
+}
+
 // TestTLSHandshakeTimeout: a handshake that takes too long is closed, and no longer
 // counts.
 func TestTLSHandshakeTimeout(t *testing.T) {
