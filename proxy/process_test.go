@@ -371,3 +371,28 @@ func TestOldGenerationsAreReleased(t *testing.T) {
 	m.Do(call)
 	m.OK(call)
 }
+
+// TestFlushAccessLog: lines that the loops still have at the end of the process are passed on.
+func TestFlushAccessLog(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
+	call := m.Post(10)
+	m.Do(call)
+	m.OK(call)
+	if lines := m.Consumer.AccessLines(); len(lines) != 1 || lines[0].Status != 200 {
+		t.Errorf("the log has %+v", lines)
+	}
+}
+
+// TestKeptBuffers: loops keep buffers of long messages, and the process says how many bytes these have.
+func TestKeptBuffers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	if n := m.Consumer.Proc.Kept(); n != 0 {
+		t.Errorf("%d bytes before any message", n)
+	}
+	call := m.Post(proxytest.MaxMessage)
+	m.Do(call)
+	m.OK(call)
+	if n := m.Consumer.Proc.Kept(); n < proxytest.MaxMessage {
+		t.Errorf("%d bytes are kept after a message of %d", n, proxytest.MaxMessage)
+	}
+}
