@@ -47,6 +47,7 @@ func TestDirectFails(t *testing.T) {
 		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
 		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
 		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect"},
+		{"host without an address", "out", "a..test", stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "unresolved"},
 		{"listener that refuses", "in", a.addr, stats.StreamConnect, false, "HTTP/1.1 403 Forbidden\r\n", "direct-refused"},
 		{"no such listener", "gone", a.addr, stats.StreamConnect, true, "", "direct-refused"},
 	} {

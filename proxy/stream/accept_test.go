@@ -1,0 +1,311 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fair/share"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// acceptAddr returns an address whose connections are streams from another sidecar.
+func (s *sidecar) acceptAddr(timeout time.Duration, st link.Stream) string {
+	return acceptEach(s.t, func(nc *net.TCPConn) {
+		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Opener: s.srv.worker(), Service: "app", Timeout: timeout, Stream: st})
+	})
+}
+
+// upgradeHead is a request to upgrade with a body of four bytes.
+const upgradeHead = "GET /chat HTTP/1.1\r\nHost: app\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 4\r\n\r\n"
+
+// TestAcceptRefuses: another sidecar that sends no request, or only a part in time, gets a response that says so.
+func TestAcceptRefuses(t *testing.T) {
+	a := newApp(t)
+	for _, c := range []struct {
+		name, more, says string
+		ends, full       bool
+		want             *fault.Failure
+	}{
+		{name: "late head", more: "timeouts: {header: 50ms}", says: "GET / HT", want: fault.SlowHead},
+		{name: "cut head", says: "GET / HT", ends: true, want: fault.BadRequest},
+		{name: "no request", says: "SSH-2.0\r\n\r\n", want: fault.BadRequest},
+		{name: "late body", more: "timeouts: {body: 50ms}", says: upgradeHead + "bo", want: fault.SlowBody},
+		{name: "cut body", says: upgradeHead + "bo", ends: true, want: fault.BadRequest},
+		{name: "no memory for the body", says: upgradeHead + "bo", full: true, want: fault.Overloaded},
+		{name: "no memory for the request", says: upgradeHead + "body", full: true, want: fault.Overloaded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSidecar(t, options{more: c.more}, a.addr)
+			if c.full {
+				limit := int(s.srv.config().Limits.Buffered)
+				s.proc.Charge(limit)
+				defer s.proc.Charge(-limit)
+			}
+			client := s.dialTo(s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamHTTP}))
+			_, _ = io.WriteString(client, c.says)
+			if c.ends {
+				_ = client.CloseWrite()
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantError(t, "the sidecar", resp, c.want.Status, c.want.Code)
+			client.Close()
+			s.counts.wantFailure(c.want.Code)
+			s.counts.waitNoStreams()
+			if len(a.conns) > 0 {
+				t.Error("the application got a connection")
+			}
+		})
+	}
+}
+
+// TestAcceptUpgrade: an upgrade with a body reaches the application whole, in whatever pieces it comes, and the bytes behind it
+// follow the response.
+func TestAcceptUpgrade(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	addr := s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamHTTP})
+	for _, cut := range []int{1, len(upgradeHead), len(upgradeHead) + 1, len(upgradeHead) + 4, len(upgradeHead) + 6} {
+		client := s.dialTo(addr)
+		all := upgradeHead + "bodyearly"
+		_, _ = io.WriteString(client, all[:cut])
+		s.eventually("the stream to begin", func() error {
+			if s.srv.Open() == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		_, _ = io.WriteString(client, all[cut:])
+		server := receive(t, a.conns, "the connection")
+		from := bufio.NewReader(server)
+		req, err := http.ReadRequest(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(req.Body); string(body) != "body" || err != nil || req.Header.Get("Upgrade") != "websocket" {
+			t.Errorf("cut at %d: the application got %q, %v, %v", cut, body, err, req.Header)
+		}
+		_, _ = io.WriteString(server, "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nDate: x\r\n\r\n")
+		early := make([]byte, 5)
+		if _, err := io.ReadFull(from, early); string(early) != "early" || err != nil {
+			t.Errorf("cut at %d: behind the request came %q, %v", cut, early, err)
+		}
+		client.Close()
+		server.Close()
+		s.counts.waitIdle()
+	}
+}
+
+// TestAcceptTimeLeft: an application that reads the header of the timeout, or has got one from its client, is told of the
+// time left.
+func TestAcceptTimeLeft(t *testing.T) {
+	const timeout = time.Hour
+	for _, c := range []struct {
+		service, header string
+		want            bool
+	}{{"", "", false}, {"", "X-Remora-Timeout-Ms: 9999999\r\n", true}, {", timeout_header: true", "", true}} {
+		a := newApp(t)
+		s := startSidecar(t, `
+admin: {address: ""}
+listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http`+c.service+`}}`, reactor.Options{})
+		s.update(endpoint(a.addr))
+		client := s.dialTo(s.acceptAddr(timeout, link.Stream{Kind: link.StreamHTTP}))
+		_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n"+c.header+"\r\n")
+		server := receive(t, a.conns, "the connection")
+		req, err := http.ReadRequest(bufio.NewReader(server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := req.Header.Get("X-Remora-Timeout-Ms")
+		if left, _ := strconv.Atoi(got); (got != "") != c.want || c.want && (left <= 0 || left > int(timeout.Milliseconds())) {
+			t.Errorf("%q with %q: the time left is %q", c.service, c.header, got)
+		}
+		server.Close()
+		client.Close()
+		s.counts.waitIdle()
+	}
+}
+
+// wantReason checks that a peer gets nothing but the reason of a failure.
+func wantReason(t *testing.T, nc net.Conn, want link.Reason) {
+	t.Helper()
+	if b, err := io.ReadAll(nc); len(b) != 1 || link.Reason(b[0]) != want || err != nil {
+		t.Errorf("got %q, %v; want reason %d", b, err, want)
+	}
+}
+
+// TestFetchRefused: a response that can't be fetched is refused with a reason, by this process and for the next one.
+func TestFetchRefused(t *testing.T) {
+	s := newSidecar(t, options{more: "limits: {streams: 1}"})
+	parking, err := s.srv.Parking()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetch := s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamAnswer, Token: link.Token{1}})
+	ask := func(addr string) net.Conn {
+		nc := s.dialTo(addr)
+		if addr == parking {
+			_, _ = nc.Write(make([]byte, len(link.Token{})))
+		}
+		return nc
+	}
+	for _, addr := range []string{fetch, parking} {
+		wantReason(t, ask(addr), link.DeadlinePassed) // nothing is parked under the token
+		s.counts.waitNoStreams()
+	}
+	s.srv.parking.previous = refusingAddr(t)
+	wantReason(t, ask(fetch), link.DeadlinePassed)
+	s.counts.waitNoStreams()
+
+	place := s.srv.places.Take(share.Source{}, func() { t.Error("evicted") })
+	for n, addr := range []string{fetch, parking} {
+		wantReason(t, ask(addr), link.Overload)
+		s.eventually("the failure to be counted", func() error {
+			if _, failures := s.counts.totals(); failures["too-many-streams"] != uint64(n+1) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	place.Release()
+
+	cut := s.dialTo(parking)
+	_, _ = cut.Write(make([]byte, len(link.Token{})-1))
+	_ = cut.CloseWrite()
+	wantReset(t, "a process that sends a part of a token", cut)
+	s.counts.waitNoStreams()
+}
+
+// TestFetchesWaiting: of the connections that send no token, so many stay open.
+func TestFetchesWaiting(t *testing.T) {
+	s := newSidecar(t, options{})
+	parking, err := s.srv.Parking()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make([]*net.TCPConn, maxFetches)
+	for i := range waiting {
+		waiting[i] = s.dialTo(parking)
+	}
+	s.wantRefused()
+	waiting[0].Close()
+	s.eventually("a place", func() error {
+		nc, err := net.Dial("tcp", parking)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(waitLimit))
+		if _, err := nc.Write(make([]byte, len(link.Token{}))); err != nil {
+			return err
+		}
+		_, err = io.ReadFull(nc, make([]byte, 1))
+		return err
+	})
+}
+
+// TestParkingClosed: a Server that is closed parks nothing.
+func TestParkingClosed(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	if err := s.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if token, ok := s.srv.Park(src, shard.Client{}); ok || token != (link.Token{}) || s.srv.Parked() != 0 {
+		t.Errorf("parked under %x", token)
+	}
+	if addr, err := s.srv.Parking(); addr != "" || !errors.Is(err, ErrClosed) {
+		t.Errorf("parking at %q, %v", addr, err)
+	}
+	src.Close()
+	server.Close()
+}
+
+// TestCloseWaits: Close returns with the end of its context while a stream does not end, and without an error later.
+func TestCloseWaits(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	dialled, release := make(chan struct{}), make(chan struct{})
+	o := s.srv.opt
+	o.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
+		close(dialled)
+		<-release
+		return nil, os.ErrDeadlineExceeded
+	}
+	srv := New(o)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		srv.Accept(socket{nc}, &downstream.StreamAccept{Opener: srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamOpaque}})
+	}))
+	receive(t, dialled, "the dial")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := srv.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("while a dial does not end: %v", err)
+	}
+	wantReset(t, "the client", client)
+	close(release)
+	if err := srv.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.counts.waitNoStreams()
+}
+
+// TestAnswerOfDownEndpoint: a response whose endpoint has gone down since is not passed on.
+func TestAnswerOfDownEndpoint(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	for _, service := range []string{"another", "app"} {
+		src, server := s.entry.source(a, http1.Head{Framing: http1.FixedLength, Length: 5}, "early")
+		src.Service, src.Addr = "app", a.addr
+		s.srv.SetDown(service, []string{a.addr})
+		client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Opener: s.srv.worker(), Head: []byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Source: src})
+		}))
+		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if down := fault.EndpointDown; service == "app" {
+			wantError(t, "the client", resp, down.Status, down.Code)
+		} else if body, err := io.ReadAll(resp.Body); string(body) != "early" || err != nil {
+			t.Errorf("of an endpoint that is up: %q, %v", body, err)
+		}
+		client.Close()
+		server.Close()
+		s.counts.waitIdle()
+	}
+}
+
+// TestNameOfEndpoint: an endpoint must prove the host of the request if its service says so, and the request has one.
+func TestNameOfEndpoint(t *testing.T) {
+	at := race.Target{Addr: "192.0.2.1:443", Host: "endpoint.test"}
+	for _, c := range []struct{ server, host, want string }{
+		{"", "request.test", "endpoint.test"}, {"fixed.test", "request.test", "fixed.test"},
+		{config.SNIHost, "request.test", "request.test"}, {config.SNIHost, "", "endpoint.test"},
+	} {
+		tls := &config.ServiceTLS{SNI: c.server}
+		if got := (&endpointQuery{host: c.host}).serverName(tls, at); got != c.want {
+			t.Errorf("%q for %q: %q, want %q", c.server, c.host, got, c.want)
+		}
+	}
+}
