@@ -51,12 +51,16 @@ func TestBacklog(t *testing.T) {
 			t.Errorf("%s: %d bytes are held, want %d", when, n, sum)
 		}
 	}
-	check("at first", 0, 0, 0)
+	if check("at first", 0, 0, 0); l.armed > 0 {
+		t.Error("a timer is armed without output that is left")
+	}
 	for i := range outs {
 		outs[i].Write(make([]byte, 100))
 		outs[i].Watch()
 	}
-	check("after the first write", 100, 100, 100)
+	if check("after the first write", 100, 100, 100); l.armed == 0 {
+		t.Error("no timer is armed")
+	}
 	l.now = timeout - 1
 	outs[0].Write(make([]byte, 50))
 	outs[1].WriteParts([][]byte{make([]byte, 20), make([]byte, 30)})

@@ -15,10 +15,11 @@ import (
 type turn struct {
 	stopped
 	flushes loop.Flushes
+	armed   int // how often a timer was armed
 }
 
 func (l *turn) Defer(f *loop.Flush)              { l.flushes.Add(f) }
-func (l *turn) After(time.Duration, *loop.Timer) {}
+func (l *turn) After(time.Duration, *loop.Timer) { l.armed++ }
 
 func (l *turn) end() {
 	for _, f := range l.flushes.Take() {
