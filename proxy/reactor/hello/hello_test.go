@@ -108,6 +108,7 @@ func TestReader(t *testing.T) {
 		{"a long record", []byte{recordHandshake, 3, 1, 0x40, 1}, false, "a record of 16385 bytes", alertRecordOverflow},
 		{"the longest record", []byte{recordHandshake, 3, 1, 0x40, 0}, false, "", 0},
 		{"another record within", append(record(recordHandshake, real[recordHeader:50]), Alert(0)...), false, "another record", alertUnexpectedMessage},
+		{"another record after a byte", append(record(recordHandshake, []byte{typeClientHello}), Alert(0)...), false, "another record", alertUnexpectedMessage},
 		{"two messages in a record", record(recordHandshake, append(message(2), 1)), false, "behind", alertUnexpectedMessage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
