@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -55,6 +56,23 @@ func TestDefaults(t *testing.T) {
 	}
 	if taken, most := e.Handshakes(); taken != 0 || most < 1 || p.Accepted() != 1 || p.Files() != 1 || e.Panics().Count() != 0 {
 		t.Errorf("%d of %d handshakes, %d connections, %d files, %d panics", taken, most, p.Accepted(), p.Files(), e.Panics().Count())
+	}
+}
+
+// TestFilesAreDivided: descriptors that the process, its loops and its other servers need are not for connections, each of which
+// takes two. A warning says that fewer connections are allowed than configured.
+func TestFilesAreDivided(t *testing.T) {
+	for _, c := range []struct{ wanted, reserved, warnings int }{{0, 100, 0}, {0, 101, 0}, {10, 0, 0}, {1 << 30, 7, 1}} {
+		var log logText
+		e := start(t, Options{Loops: 3, MaxConnections: c.wanted, ReservedFiles: c.reserved, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p := e.Connections()
+		most := (p.FileLimit() - 64 - 3*20 - int64(c.reserved)) / 2
+		if c.wanted > 0 {
+			most = min(most, int64(c.wanted))
+		}
+		if p.Max() != most || strings.Count(log.String(), "fewer connections than configured") != c.warnings {
+			t.Errorf("%+v: at most %d connections, want %d; %s", c, p.Max(), most, log.String())
+		}
 	}
 }
 

@@ -1,0 +1,133 @@
+package reactor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/hello"
+)
+
+// TestTLSCodes: the code of each TLS failure, also within another error.
+func TestTLSCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&certs.VerifyError{Code: certs.CodeExpired, Err: io.EOF}, certs.CodeExpired},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, CodePlaintext},
+		{hello.ErrNotTLS, CodePlaintext},
+		{errALPN, CodeProtocol},
+		{errSilent, CodeSilent},
+		{errBusy, CodeBusy},
+		{os.ErrDeadlineExceeded, CodeTimeout},
+		{context.DeadlineExceeded, CodeTimeout},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, CodeRefused},
+		{&net.OpError{Op: "read", Err: io.EOF}, CodeFailed},
+		{errors.New("tls: client didn't provide a certificate"), certs.CodeNoCertificate},
+		{errors.New("tls: client requested unsupported application protocols ([h3])"), CodeProtocol},
+		{errors.New("tls: client offered only unsupported versions: [301]"), CodeVersion},
+		{errors.New("tls: server selected unsupported protocol version 301"), CodeVersion},
+		{errHelloCut, CodeFailed},
+		{io.EOF, CodeFailed},
+	} {
+		if got := tlsCode(fmt.Errorf("it failed: %w", c.err)); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// TestTLSFailuresAreLogged: of the failures with a code one in a second is logged, with the number of those before that were not.
+func TestTLSFailuresAreLogged(t *testing.T) {
+	var log logText
+	o := tlsOutcomes{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 3 {
+		o.fail("a peer", errBusy)
+	}
+	o.fail("another", errSilent)
+	for range 2 {
+		o.logged[CodeBusy] = o.logged[CodeBusy].Add(-logPause)
+		o.fail("a later peer", errBusy)
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, code, _ := strings.Cut(line, "code=")
+		_, omitted, _ := strings.Cut(strings.TrimSpace(line), "omitted=")
+		got = append(got, strings.Fields(code)[0]+" "+omitted)
+	}
+	if want := "tls_busy 0, tls_silent 0, tls_busy 2, tls_busy 0"; strings.Join(got, ", ") != want {
+		t.Errorf("logged %q, want %s", got, want)
+	}
+	succeeded, resumed, failures := o.snapshot()
+	if failures[CodeBusy] != 5 || failures[CodeSilent] != 1 || len(failures) != 2 || succeeded+resumed != 0 {
+		t.Errorf("%d and %d handshakes, failures %v", succeeded, resumed, failures)
+	}
+}
+
+// TestSocketDialerCancelled: a dial whose caller gives it up is no failure of the endpoint, and leaves nothing.
+func TestSocketDialerCancelled(t *testing.T) {
+	e := start(t, withTLS(Options{}, NewIdentity(t)))
+	ctx, cancel := context.WithCancel(t.Context())
+	silent := listen(t, e, ListenOptions{}, func() loop.Receiver { return &stream{data: func([]byte) { cancel() }} })
+	if _, err := e.SocketDialer().Dial(ctx, silent, "service", "", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if st := e.Stats(); st.DialErrors != 0 || st.Dialled != 0 || len(st.TLSFailures) > 0 {
+		t.Errorf("%+v", st)
+	}
+	eventually(t, func() error {
+		if st := e.Stats(); st.Open != 0 || e.connections.dialled.Load() != 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+}
+
+// TestSocketDialerFirst: what is sent first comes before anything else, in plain text.
+func TestSocketDialerFirst(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{DialTLS: func(key, _, _ string) func() *tls.Config {
+		if key == "secured" {
+			return own.Client
+		}
+		return nil
+	}})
+	got := make(chan string, 8)
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
+		return &stream{data: func(b []byte) { got <- string(b) }}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	for _, key := range []string{"plain", "secured"} {
+		go func() {
+			if sock, err := e.SocketDialer().Dial(ctx, addr, key, "", []byte("first")); err == nil {
+				_, _ = sock.Write([]byte("second"))
+				_ = sock.SetReadDeadline(time.Now().Add(waitLimit))
+				_, _ = sock.Read(make([]byte, 1))
+				sock.Close()
+			}
+		}()
+		text := recv(t, got, "the first bytes")
+		for len(text) < len("first")+6 {
+			text += recv(t, got, "more bytes")
+		}
+		want := "firstsecond"
+		if key == "secured" {
+			want = "first\x16\x03\x01"
+		}
+		if !strings.HasPrefix(text, want) {
+			t.Errorf("%s: got %q", key, text)
+		}
+		on(t, e.loops[0], e.loops[0].conns.end)
+	}
+}
