@@ -172,7 +172,9 @@ func TestFetchRefused(t *testing.T) {
 		wantReason(t, ask(addr), link.DeadlinePassed) // nothing is parked under the token
 		s.counts.waitNoStreams()
 	}
+	s.srv.parking.mu.Lock()
 	s.srv.parking.previous = refusingAddr(t)
+	s.srv.parking.mu.Unlock()
 	wantReason(t, ask(fetch), link.DeadlinePassed)
 	s.counts.waitNoStreams()
 
@@ -293,6 +295,46 @@ func TestAnswerOfDownEndpoint(t *testing.T) {
 		client.Close()
 		server.Close()
 		s.counts.waitIdle()
+	}
+}
+
+// encrypted is a socket whose bytes pass through memory of the sidecar, as those of TLS do.
+type encrypted struct{ socket }
+
+func (encrypted) Secure() bool { return true }
+
+// TestTunnelMemory: once limits.buffered is reached, tunnels are refused that hold bytes, and others are not.
+func TestTunnelMemory(t *testing.T) {
+	for _, c := range []struct{ secure, full, refused bool }{{false, false, false}, {false, true, false}, {true, false, false}, {true, true, true}} {
+		a := newApp(t)
+		s := newSidecar(t, options{}, a.addr)
+		limit := 0
+		if c.full {
+			limit = int(s.srv.config().Limits.Buffered)
+		}
+		s.proc.Charge(limit)
+		client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+			down := loop.Socket(socket{nc})
+			if c.secure {
+				down = encrypted{socket{nc}}
+			}
+			s.srv.Accept(down, &downstream.StreamAccept{
+				Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamOpaque}, Rest: []byte("early"),
+			})
+		}))
+		if c.refused {
+			wantReason(t, client, link.Overload)
+			s.counts.wantFailure(fault.Overloaded.Code)
+		} else {
+			wantRead(t, "the client", client, string([]byte{link.StreamTaken}))
+			server := receive(t, a.conns, "the connection")
+			_, _ = io.WriteString(client, "late")
+			wantRead(t, "the server", server, "earlylate")
+			server.Close()
+		}
+		client.Close()
+		s.counts.waitIdle()
+		s.proc.Charge(-limit)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -118,4 +119,33 @@ func TestProxyProtocolLimits(t *testing.T) {
 	waits.Close()
 	server.Close()
 	s.counts.waitIdle()
+}
+
+// TestProxyProtocolSources: a source that has its connections through proxies gets no more through them.
+func TestProxyProtocolSources(t *testing.T) {
+	a := newApp(t)
+	s := startSidecar(t, `
+admin: {address: ""}
+listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app, `+proxyOnLoopback+`}]
+timeouts: {idle: 5m, header: 5m}
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, connect_timeout: 15s}}`, reactor.Options{MaxPerSource: 1})
+	s.update(endpoint(a.addr))
+	s.open()
+	open := func(client string) *net.TCPConn {
+		nc := s.dial()
+		_, _ = io.WriteString(nc, "PROXY TCP4 "+client+" 198.51.100.2 1 2\r\n")
+		return nc
+	}
+	first := open("192.0.2.1")
+	server := receive(t, a.conns, "the connection of the first client")
+	wantReset(t, "the second connection of a client", open("192.0.2.1"))
+	other := open("192.0.2.2")
+	receive(t, a.conns, "the connection of another client").Close()
+	other.Close()
+	first.Close()
+	server.Close()
+	s.counts.waitIdle()
+	if st := s.reactor.Stats(); st.RefusedSource != 1 {
+		t.Errorf("%+v", st)
+	}
 }
