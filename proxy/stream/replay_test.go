@@ -261,3 +261,28 @@ func TestRepeatedThenRefused(t *testing.T) {
 	client.pipe.Close(nil)
 	s.counts.waitNoStreams()
 }
+
+// TestRepeatedThenRefusedForGood: the same if the next endpoint refuses the request when more was sent than is kept.
+func TestRepeatedThenRefusedForGood(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	s.proc.SetStreams(s.srv)
+	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolHTTP2})
+	client := s.entry.callRepeated(s.proc.Workers()[0], grpc, 1)
+	client.to.Data([]byte("first"))
+	h := a.acceptHTTP2(t)
+	h.received(len("first"))
+	app := h.Conn.(*net.TCPConn)
+	(&end{conn: app, tcp: app}).reset()
+	h = a.acceptHTTP2(t)
+	const window = 1<<16 - 1
+	client.to.Data(make([]byte, window-len("first")))
+	stream, _ := h.received(window)
+	h.refuse(stream)
+	client.want(httpstream.Head)
+	if got := string(client.Failure()); got != fault.Reset.Code {
+		t.Errorf("failure %q", got)
+	}
+	client.pipe.Close(nil)
+	s.counts.waitNoStreams()
+}
