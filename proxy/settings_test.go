@@ -55,6 +55,57 @@ services: {compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http
 	}
 }
 
+// TestReloadForwarded: what a listener does with headers of clients that are not trusted is that of the configuration with which
+// their connection began.
+func TestReloadForwarded(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 1})
+	ask := func(p *proxytest.Peer) string {
+		heard := len(p.Heard)
+		m.Clients.Do(func() { p.Conn.Write([]byte("GET / HTTP/1.1\r\nHost: compute\r\nX_a: b\r\n\r\n")) })
+		m.W.Run(100 * time.Millisecond)
+		line, _, _ := strings.Cut(string(p.Heard[heard:]), "\r\n")
+		return line
+	}
+	var open []*proxytest.Peer
+	for i, c := range []struct{ listener, want string }{
+		{"", "HTTP/1.1 200 "}, {"forwarded: {underscores: reject}", "HTTP/1.1 400 "}, {"forwarded: {underscores: keep}", "HTTP/1.1 200 "},
+	} {
+		m.Consumer.Reload(`
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http, ` + c.listener + `}]
+routes: [{service: compute}]
+services: {compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http}}`)
+		if i == 1 && !strings.HasPrefix(ask(open[0]), "HTTP/1.1 200 ") {
+			t.Error("the reload has changed a connection")
+		}
+		p := m.DialAndSend(proxytest.Egress, "")
+		m.RunUntil("the connection", func() bool { return p.Conn != nil })
+		open = append(open, p)
+		if got := ask(p); !strings.HasPrefix(got, c.want) {
+			t.Errorf("with %q: %s", c.listener, got)
+		}
+	}
+}
+
+// TestReloadKeepsCache: a reload keeps what a route has in its cache, unless it changes the service.
+func TestReloadKeepsCache(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{OneHop: true, Apps: 1})
+	served := 0
+	m.Apps[0].OnRequest = func(*protocol.Request) { served++ }
+	for i, c := range []struct {
+		service, more string
+		served        int
+	}{{"", "", 1}, {"", "timeouts: {idle: 1h}", 1}, {", max_concurrency: 5", "", 2}, {", max_concurrency: 5", "timeouts: {idle: 1h}", 2}} {
+		m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute, cache: {ttl: 1h}}", "compute: {%s"+c.service+"}") + "\n" + c.more)
+		for range 2 {
+			p := m.DialAndSend(proxytest.Egress, "GET /same HTTP/1.1\r\nHost: compute\r\n\r\n")
+			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		}
+		if served != c.served {
+			t.Errorf("configuration %d: the application has served %d requests, want %d", i, served, c.served)
+		}
+	}
+}
+
 // TestReloadOfStreams: requests that no route matches are refused, or go to the host that they name, and a client that waits
 // with its body is told to send it by the sidecar or the application, as the configuration in use says.
 func TestReloadOfStreams(t *testing.T) {
