@@ -35,6 +35,7 @@ type streamLine struct {
 	Outcome    string
 	Status     int
 	Error      string
+	GRPC       string  `json:"grpc_status"`
 	BytesIn    int     `json:"bytes_in"`
 	BytesOut   int     `json:"bytes_out"`
 	DurationMS float64 `json:"duration_ms"`
@@ -274,4 +275,29 @@ func TestAccessLogTCP(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	s.counts.waitIdle()
+}
+
+// TestAccessLogWholeCall: a gRPC call whose whole response names no code has no code in the log, and counts as failed.
+func TestAccessLogWholeCall(t *testing.T) {
+	endpoint := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "whole")
+	})
+	c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, endpoint)
+	r, _ := http.NewRequest("POST", "http://"+c.addr+"/a.B/C", strings.NewReader(strings.Repeat("x", 2*longest)))
+	r.Header.Set("Content-Type", "application/grpc")
+	resp, err := c.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(resp.Body); string(body) != "whole" || err != nil {
+		t.Errorf("got %q, %v", body, err)
+	}
+	resp.Body.Close()
+	for i, s := range c.nodes {
+		if l := s.log.line(0); l.GRPC != "other" || l.Outcome != "5xx" || l.Status != 200 {
+			t.Errorf("sidecar %d: %+v", i, l)
+		}
+	}
+	c.waitNoStreams()
 }
