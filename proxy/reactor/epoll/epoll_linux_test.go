@@ -53,6 +53,31 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestNoWait: the thread does not sleep if the Poller may not wait.
+func TestNoWait(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const calls = 200
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &before); err != nil {
+		t.Fatal(err)
+	}
+	for range calls {
+		p.wait(kernel.Wait{})
+	}
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &after); err != nil {
+		t.Fatal(err)
+	}
+	if slept := after.Nvcsw - before.Nvcsw; slept > calls/2 {
+		t.Errorf("slept %d times in %d calls", slept, calls)
+	}
+}
+
 // TestRestAlloc: a rest allocates nothing.
 func TestRestAlloc(t *testing.T) {
 	p, err := Open()

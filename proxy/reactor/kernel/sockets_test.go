@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -212,6 +213,32 @@ func TestQuestionsDoNotWait(t *testing.T) {
 	}
 }
 
+// TestQuestionsOfOneSocket: what is asked about a socket has to do with no other descriptor, not even with 0.
+func TestQuestionsOfOneSocket(t *testing.T) {
+	a, _ := pair(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.Close() // so that r has hung up
+	before, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(before)
+	if err := unix.Dup3(int(r.Fd()), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	gone, input := Gone(a), HasInput(a)
+	if err := unix.Dup3(before, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if gone || input {
+		t.Errorf("gone %t, has input %t", gone, input)
+	}
+}
+
 // TestReceive: neither direction waits, of many bytes some are taken, and the end is 0 bytes.
 func TestReceive(t *testing.T) {
 	a, b := pair(t)
@@ -278,6 +305,11 @@ func TestConnect(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		checkFlags(t, network, fd)
+		if sa, err := unix.Getsockname(fd); err != nil {
+			t.Error(err)
+		} else if _, is4 := sa.(*unix.SockaddrInet4); is4 != to.Addr().Is4() { // a host may lack one of the versions
+			t.Errorf("%s: connected by a socket of the other version", network)
+		}
 		eventually.Nil(t, "the connect", func() error { return Connected(fd, to) })
 		nc, err := ln.Accept()
 		if err != nil {
