@@ -286,3 +286,45 @@ func TestRepeatedThenRefusedForGood(t *testing.T) {
 	client.pipe.Close(nil)
 	s.counts.waitNoStreams()
 }
+
+// TestReplayOfFailedWrite: what could not be written to an endpoint is lost only if no other endpoint gets the request. The write
+// waits until that is known.
+func TestReplayOfFailedWrite(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		a := newApp(t)
+		s := newSidecar(t, options{})
+		connect := func() (to *end, server *net.TCPConn) {
+			nc := s.dialTo(a.addr)
+			return &end{conn: nc, tcp: nc}, receive(t, a.conns, "the connection")
+		}
+		first, server := connect()
+		broken, written := make(chan struct{}, 2), make(chan error, 1)
+		r := newReplay(s.proc, []byte("head"), func() { broken <- struct{}{} })
+		r.resume(first)
+		wantRead(t, "the first endpoint", server, "head")
+		_ = first.CloseWrite() // so that writes fail
+		go func() { written <- r.write([]byte("more")) }()
+		receive(t, broken, "the write to fail")
+		if len(written) > 0 {
+			t.Error("the write has ended before it is known what becomes of the request")
+		}
+		if again {
+			second, other := connect()
+			if !r.suspend() {
+				t.Error("no other endpoint may get the request")
+			}
+			r.resume(second)
+			wantRead(t, "the second endpoint", other, "headmore")
+		}
+		r.settle()
+		if err := receive(t, written, "the write to end"); (err == nil) != again {
+			t.Errorf("another endpoint gets it: %t; %v", again, err)
+		}
+		if len(broken) > 0 {
+			t.Error("the failure is told twice")
+		}
+		if n := s.proc.Held(); n != 0 {
+			t.Errorf("%d bytes still count", n)
+		}
+	}
+}
