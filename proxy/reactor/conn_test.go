@@ -1,10 +1,12 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -208,6 +210,27 @@ func TestCauses(t *testing.T) {
 	}
 	if s := e.Stats(); s.DialErrors != int64(len(cases)) || s.Open != 0 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestCauseOf: the error of a dial is what the system says, in the same form for all ways to dial.
+func TestCauseOf(t *testing.T) {
+	other := errors.New("another")
+	for _, c := range []struct{ err, want error }{
+		{fmt.Errorf("read: %w", io.EOF), io.EOF},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, syscall.ECONNREFUSED},
+		{fmt.Errorf("handshake: %w", context.DeadlineExceeded), syscall.ETIMEDOUT},
+		{os.ErrDeadlineExceeded, syscall.ETIMEDOUT},
+		{&net.DNSError{Err: "no such host"}, &net.DNSError{}},
+		{other, other},
+	} {
+		got := cause(c.err)
+		if _, isDNS := c.want.(*net.DNSError); isDNS {
+			c.want = c.err
+		}
+		if got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -129,5 +130,93 @@ func TestSocketDialerFirst(t *testing.T) {
 			t.Errorf("%s: got %q", key, text)
 		}
 		on(t, e.loops[0], e.loops[0].conns.end)
+	}
+}
+
+// TestTLSGarbage: a peer that breaks TLS after its handshake loses its connection, and is counted.
+func TestTLSGarbage(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	ended := make(chan error, 1)
+	raw := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{close: func(err error) { ended <- err }}
+	}))
+	if err := tls.Client(raw, own.Client()).Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Write([]byte("no record of TLS, and long enough to have a header")); err != nil {
+		t.Fatal(err)
+	}
+	if err := recv(t, ended, "the end of the connection"); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("it ends with %v", err)
+	}
+	sum := int64(0)
+	for _, n := range e.Stats().TLSFailures {
+		sum += n
+	}
+	if st := e.Stats(); sum != 1 || st.Handshakes != 1 || st.Open != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestSocketTruncated: the end of the bytes without close_notify is an error, on a loop and beyond, since bytes may be missing.
+func TestSocketTruncated(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	left, ended := make(chan loop.Socket, 1), make(chan error, 1)
+	for addr, truncated := range map[string]func() error{
+		listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left)): func() error {
+			sock := recv(t, left, "the connection to leave its loop")
+			defer sock.Close()
+			b, err := io.ReadAll(sock)
+			if string(b) != "part" {
+				t.Errorf("read %q", b)
+			}
+			return err
+		},
+		listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+			return &stream{close: func(err error) { ended <- err }}
+		}): func() error { return recv(t, ended, "the end of the connection") },
+	} {
+		raw := dial(t, addr)
+		peer := tls.Client(raw, own.Client())
+		if _, err := peer.Write([]byte("part")); err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.CloseWrite()
+		if err := truncated(); !errors.Is(err, errTruncated) {
+			t.Errorf("it ends with %v", err)
+		}
+	}
+}
+
+// TestSocketOfProxied: the peer of a Socket is the client that a proxy has named, with TLS and without.
+func TestSocketOfProxied(t *testing.T) {
+	own := NewIdentity(t)
+	for _, secure := range []bool{false, true} {
+		left := make(chan loop.Socket, 1)
+		o := ListenOptions{Proxies: &Proxies{
+			Trusts: func(netip.Addr) bool { return true }, Wait: func() time.Duration { return waitLimit }, Refused: func(string, error) {},
+		}}
+		if secure {
+			o.TLS = own.Server
+		}
+		nc := net.Conn(dial(t, listen(t, start(t, Options{}), o, leaver(t, left))))
+		if _, err := nc.Write([]byte(header)); err != nil {
+			t.Fatal(err)
+		}
+		if secure {
+			if err := tls.Client(nc, own.Client()).Handshake(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sock := recv(t, left, "the connection to leave its loop")
+		if got := sock.(net.Conn).RemoteAddr().String(); got != "192.0.2.1:56324" || sock.Secure() != secure {
+			t.Errorf("secure %t: the peer is %s", secure, got)
+		}
+		if local := sock.(net.Conn).LocalAddr().String(); local != nc.RemoteAddr().String() {
+			t.Errorf("secure %t: the local address is %s", secure, local)
+		}
+		sock.Close()
 	}
 }
