@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -167,6 +169,100 @@ func TestExactFit(t *testing.T) {
 	}
 	if most := s.MaxEntry(); most < bytes/6 || most > bytes/4 {
 		t.Errorf("an entry may have %d of %d bytes", most, bytes)
+	}
+}
+
+// TestPlaces: an entry of more than a quarter of the small ring goes to the main ring, one of more than a quarter of that to none,
+// and one that takes the place of another stays in its ring.
+func TestPlaces(t *testing.T) {
+	s := New(1 << 20)
+	quarter := s.small.room / 4
+	for _, c := range []struct {
+		key        string
+		size       int
+		there, big bool
+	}{
+		{"a", 100, true, false}, {"b", quarter, true, false}, {"c", quarter + 1, true, true}, {"d", s.MaxEntry(), true, true},
+		{"e", s.MaxEntry() + 1, false, false}, {"c", 100, true, true}, {"a", quarter + 1, true, true}, {"b", 100, true, false},
+		{"b", s.MaxEntry() + 1, false, false},
+	} {
+		taken := s.put(0, c.key, string(make([]byte, c.size-len(c.key))), never)
+		e := s.Find(hashOf(c.key), []byte(c.key))
+		if taken != c.there || (e != nil) != c.there || e != nil && e.main != c.big {
+			t.Errorf("%s of %d bytes: taken %t, %+v", c.key, c.size, taken, e)
+		}
+	}
+}
+
+// TestSizes: how many entries the index has at most, and how large its tables are.
+func TestSizes(t *testing.T) {
+	for bytes, want := range map[int]int{-1: 64, 0: 64, 700*128 - 1: 64, 700 * 128: 128, 700*192 - 1: 128, 700*192 + 699: 192} {
+		if got := MaxEntries(bytes); got != want {
+			t.Errorf("of %d bytes: %d entries, want %d", bytes, got, want)
+		}
+	}
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 64: 64, 65: 128} {
+		if got := tableLen(n); got != want {
+			t.Errorf("a table for %d entries has %d, want %d", n, got, want)
+		}
+	}
+}
+
+// TestBytes: the memory that a store says it holds is what it has allocated.
+func TestBytes(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s, key, value := New(4<<20), make([]byte, 8), make([]byte, 1000)
+	if s.Bytes() != 0 {
+		t.Errorf("%d bytes before the first entry", s.Bytes())
+	}
+	for i := range uint64(3000) {
+		binary.LittleEndian.PutUint64(key, i)
+		s.Put(0, i<<32|i, key, &Meta{Until: never}, value)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; float64(s.Bytes()) < 0.95*float64(got) || s.Bytes() > int(got) {
+		t.Errorf("%d bytes, allocated were %d", s.Bytes(), got)
+	}
+}
+
+// TestSpared: a Put spares so many entries of the main ring that were used, the oldest. Further ones are evicted.
+func TestSpared(t *testing.T) {
+	s, value := New(1<<20), make([]byte, 990)
+	put := func(key string, size int, uses int) {
+		s.Put(0, hashOf(key), []byte(key), &Meta{Until: never}, value[:size])
+		for range uses {
+			s.get(key)
+		}
+	}
+	n := s.main.room/1000 - 5
+	for i := range n { // used in the small ring, from where they come to the main ring
+		put(fmt.Sprintf("used %05d", i), 990, promoteUses)
+	}
+	for i := range 2 * s.small.room / 1000 {
+		put(fmt.Sprintf("once %05d", i), 990, 0)
+	}
+	for i := range n {
+		if key := fmt.Sprintf("used %05d", i); !s.Find(hashOf(key), []byte(key)).main {
+			t.Fatalf("%s is in the small ring", key)
+		}
+		s.get(fmt.Sprintf("used %05d", i))
+	}
+	large := bytes.Repeat([]byte("x"), s.small.room/4+1000)
+	s.Put(0, 7, []byte("large"), &Meta{Until: never}, large)
+	gone := 0
+	for i := range n {
+		key := fmt.Sprintf("used %05d", i)
+		there := s.Find(hashOf(key), []byte(key)) != nil
+		if !there {
+			gone++
+		}
+		if i < maxSpared && !there || i == maxSpared && there {
+			t.Errorf("%s is there: %t", key, there)
+		}
+	}
+	if most := len(large)/1000 + 1; gone == 0 || gone > most {
+		t.Errorf("%d entries gave way, at most %d had to", gone, most)
 	}
 }
 
