@@ -212,13 +212,17 @@ func TestSizes(t *testing.T) {
 func TestBytes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s, key, value := New(4<<20), make([]byte, 8), make([]byte, 1000)
+	s, key, value := New(4<<20), make([]byte, 8), make([]byte, 100)
+	large := make([]byte, s.small.room/4)
 	if s.Bytes() != 0 {
 		t.Errorf("%d bytes before the first entry", s.Bytes())
 	}
-	for i := range uint64(3000) {
+	for i := range uint64(6000) {
 		binary.LittleEndian.PutUint64(key, i)
 		s.Put(0, i<<32|i, key, &Meta{Until: never}, value)
+		if i%50 == 0 { // to the main ring
+			s.Put(0, i, key, &Meta{Until: never}, large)
+		}
 	}
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; float64(s.Bytes()) < 0.95*float64(got) || s.Bytes() > int(got) {
@@ -263,6 +267,39 @@ func TestSpared(t *testing.T) {
 	}
 	if most := len(large)/1000 + 1; gone == 0 || gone > most {
 		t.Errorf("%d entries gave way, at most %d had to", gone, most)
+	}
+}
+
+// TestForgotten: an entry that is no longer used leaves the main ring, however often it was used before.
+func TestForgotten(t *testing.T) {
+	s, value := New(1<<20), string(make([]byte, 1000))
+	var keys []string
+	for i := range 30 {
+		keys = append(keys, fmt.Sprint("used ", i))
+		s.put(0, keys[i], value, never)
+		for range 2 * maxUses {
+			s.get(keys[i])
+		}
+	}
+	large := string(make([]byte, s.small.room/4+1000))
+	for i := range 2 * s.small.room / len(value) {
+		s.put(0, fmt.Sprint("once ", i), value, never)
+	}
+	for _, key := range keys {
+		for range 2 * maxUses {
+			s.get(key)
+		}
+	}
+	for i := range (maxUses + 2) * s.main.room / len(large) {
+		s.put(0, fmt.Sprint("large ", i), large, never)
+		if _, ok := s.get(keys[0]); !ok {
+			t.Fatal("an entry that is used all the time is gone")
+		}
+	}
+	for _, key := range keys[1:] {
+		if _, ok := s.get(key); ok {
+			t.Errorf("%s is there", key)
+		}
 	}
 }
 
