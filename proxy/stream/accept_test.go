@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -335,6 +336,18 @@ func TestTunnelMemory(t *testing.T) {
 		client.Close()
 		s.counts.waitIdle()
 		s.proc.Charge(-limit)
+	}
+}
+
+// TestWorkersInTurn: streams are shared out to the loops one after another.
+func TestWorkersInTurn(t *testing.T) {
+	s := newSidecar(t, options{})
+	all := s.proc.Workers()
+	first := slices.Index(all, s.srv.worker())
+	for n := range 2 * len(all) {
+		if got, want := s.srv.worker(), all[(first+1+n)%len(all)]; got != want {
+			t.Errorf("stream %d is not for the next loop", n+2)
+		}
 	}
 }
 

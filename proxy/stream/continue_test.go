@@ -15,7 +15,7 @@ import (
 )
 
 // TestContinueBehindMany: the 100 that a client waits for with its body is passed on, also behind more interim responses
-// than are passed on.
+// than are passed on. Those that follow it are not.
 func TestContinueBehindMany(t *testing.T) {
 	const many = http1.MaxInterim + 8
 	const processing = "HTTP/1.1 102 Processing\r\n\r\n"
@@ -30,13 +30,16 @@ func TestContinueBehindMany(t *testing.T) {
 			if protocol == config.ProtocolHTTP {
 				server := receive(t, a.conns, "the connection")
 				defer server.Close()
-				_, _ = io.WriteString(server, strings.Repeat(processing, many)+http1.Continue)
+				_, _ = io.WriteString(server, strings.Repeat(processing, many)+strings.Repeat(http1.Continue, 3)+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			} else {
 				h := a.acceptHTTP2(t)
 				stream := h.next(http2.FrameHeaders).Header().StreamID
-				for i := range many + 1 {
+				for i := range many + 4 {
 					status := "102"
-					if i == many {
+					switch {
+					case i == many+3:
+						status = "200"
+					case i >= many:
 						status = "100"
 					}
 					var b bytes.Buffer
@@ -44,7 +47,7 @@ func TestContinueBehindMany(t *testing.T) {
 					_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndHeaders: true})
 				}
 			}
-			wantRead(t, "the client", client, strings.Repeat(processing, http1.MaxInterim)+http1.Continue)
+			wantRead(t, "the client", client, strings.Repeat(processing, http1.MaxInterim)+http1.Continue+"HTTP/1.1 200 ")
 		})
 	}
 }

@@ -260,6 +260,7 @@ func TestRepeatedThenRefused(t *testing.T) {
 	}
 	client.pipe.Close(nil)
 	s.counts.waitNoStreams()
+	s.counts.wantFailure(fault.Reset.Code)
 }
 
 // TestRepeatedThenRefusedForGood: the same if the next endpoint refuses the request when more was sent than is kept.
