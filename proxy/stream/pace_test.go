@@ -168,9 +168,9 @@ func TestPaceOfBlocked(t *testing.T) {
 	server := receive(t, a.conns, "the connection to the endpoint")
 	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}, client: clientUploading}
 	checkWindow := func() {
-		w := &watch{p: p, limit: &s.srv.config().Timeouts, began: time.Now().Add(-time.Hour)}
-		w.checkPace(time.Now())
-		w.checkPace(time.Now().Add(paceWindow))
+		w := &watch{p: p, limit: &s.srv.config().Timeouts, began: time.Now()}
+		w.checkPace(w.began.Add(paceWindow)) // the first time at which the rate counts
+		w.checkPace(w.began.Add(2 * paceWindow))
 	}
 	s.eventually("the endpoint to take no more", func() error {
 		if stall(t, up, 1<<30); p.up.unsent() == 0 {
