@@ -1,6 +1,7 @@
 package gnet
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -39,6 +40,33 @@ func TestLongWait(t *testing.T) {
 		}
 		if got := time.Duration(left.Value.Nano()); got > c.timer || got < c.timer-time.Minute {
 			t.Errorf("after %s with %s to wait, the timer has %s left, want %s", c.now, c.limit, got, c.timer)
+		}
+	}
+}
+
+// TestEndOfTurn: a turn asks once for its end, however many events it has. The next one asks again.
+func TestEndOfTurn(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	p.turns = &turns{wait: kernel.Wait{Limit: -1}}
+	for turn := range 2 {
+		for range 3 {
+			if err := p.onEvent(p.wakeFD+100, unix.EPOLLIN, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var count [8]byte
+		if _, err := unix.Read(p.wakeFD, count[:]); err != nil {
+			t.Fatal(err)
+		}
+		if n := binary.NativeEndian.Uint64(count[:]); n != 1 {
+			t.Errorf("turn %d has asked %d times", turn, n)
+		}
+		if err := p.onEvent(p.wakeFD, unix.EPOLLIN, 0); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
