@@ -6,10 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // postLoop is a loop that runs what was posted when the test says so.
@@ -21,7 +25,11 @@ type postLoop struct {
 func (*postLoop) Now() time.Duration               { return 0 }
 func (*postLoop) After(time.Duration, *loop.Timer) {}
 func (*postLoop) Defer(*loop.Flush)                {}
+func (*postLoop) Stop(*loop.Timer)                 {}
 func (l *postLoop) Post(f func())                  { l.posts = append(l.posts, f) }
+
+// Dial connects to nobody.
+func (*postLoop) Dial(string, time.Duration, loop.Receiver) {}
 
 // run runs what was posted, and reports whether anything was.
 func (l *postLoop) run() bool {
@@ -197,4 +205,34 @@ func TestShedRounds(t *testing.T) {
 	for c.loops[0].run() || c.loops[1].run() {
 	}
 	c.want(t, "later closes")
+}
+
+// failedCopies counts copies of requests that have failed.
+type failedCopies struct{ count int }
+
+func (*failedCopies) Respond(*exchange.Exchange, *race.Response) {}
+func (f *failedCopies) Fail(*exchange.Exchange, *fault.Failure)  { f.count++ }
+
+// TestShedCopies: copies of requests, for which nobody waits, are shed first, as many as are needed.
+func TestShedCopies(t *testing.T) {
+	const size = 1 << 20
+	c := newCrowd(t, 1)
+	w := c.proc.workers[0]
+	c.proc.Update(registry.NewSnapshot("s", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: "10.0.0.1:1", Weight: 1}}))
+	for c.loops[0].run() {
+	}
+	copies, failed := &w.host.Pool.Copies, &failedCopies{}
+	of := w.host.Pool.Exchange(copies)
+	of.Request = protocol.Request{Method: []byte("POST"), Path: []byte("/"), Authority: []byte("a"), Body: make([]byte, size)}
+	for range 4 {
+		copies.Send(copies.New(of), exchange.NewCopyRoute(w.services["s"]), failed, 0)
+	}
+	c.add(0, "a", 15<<20)
+	w.proc.shared.Budget.Charge(w.shard.Uncounted)
+	w.shard.Uncounted = 0
+	c.hold(hardMark + 2*size + size/4)
+	if w.shedAll(); failed.count != 3 {
+		t.Errorf("%d of 4 copies are shed, want 3", failed.count)
+	}
+	c.want(t, "")
 }
