@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -243,6 +245,80 @@ func TestPerSourceDefault(t *testing.T) {
 		release()
 	}
 	e.wantReserved(t, 0, 0)
+}
+
+// TestCountedSource: by default connections on this host have no source that counts, also those that the kernel has redirected.
+func TestCountedSource(t *testing.T) {
+	local, remote := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.9")
+	loopback := dial(t, must.Listen(t).Addr().String())
+	raw, err := loopback.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		limit              int
+		loopback, wildcard bool
+		onLoopback         bool // the connection
+		from               netip.Addr
+		counts             bool
+	}{
+		{0, false, false, false, remote, true},
+		{0, false, false, false, local, false},
+		{0, true, false, false, remote, false},
+		{0, false, true, true, remote, false},
+		{0, false, true, false, remote, true},
+		{0, false, false, true, remote, true}, // nobody asks a listener at one address
+		{5, true, true, true, local, true},
+		{5, false, false, false, remote, true},
+	} {
+		e := start(t, Options{MaxPerSource: c.limit})
+		l := &Listener{reactor: e, loopback: c.loopback, wildcard: c.wildcard}
+		got := netip.Addr{}
+		if err := raw.Control(func(fd uintptr) {
+			if !c.onLoopback {
+				fd = 1 << 20 // of no connection
+			}
+			got = l.countedSource(int(fd), c.from)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got.IsValid() != c.counts || c.counts && got != c.from {
+			t.Errorf("%+v: the source is %s", c, got)
+		}
+	}
+}
+
+// TestReservedHandshakes: a source of which a peer has proved who it is has further places for handshakes.
+func TestReservedHandshakes(t *testing.T) {
+	h := newHandshakes()
+	h.places, h.reserved = fair.NewTable(1), fair.NewTable(1)
+	source := netip.MustParseAddr("10.0.0.9")
+	take := func(want bool) *fair.Place {
+		t.Helper()
+		place := h.take(source, func() { t.Error("a handshake gives way to another one of its source") })
+		if (place != nil) != want {
+			t.Errorf("got a place: %t", place != nil)
+		}
+		return place
+	}
+	check := func(want int) {
+		t.Helper()
+		if taken, most := h.inProgress(); taken != want || most != 2 {
+			t.Errorf("%d of %d places are taken, want %d of 2", taken, most, want)
+		}
+	}
+	first := take(true)
+	take(false)
+	check(1)
+	h.know(source)
+	second := take(true)
+	take(false)
+	check(2)
+	first.Release()
+	check(1)
+	take(true).Release()
+	second.Release()
+	check(0)
 }
 
 // TestPerSourceKnownPeers: peers that have proved who they are by TLS may share an address, while
