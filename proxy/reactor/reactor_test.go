@@ -225,6 +225,23 @@ func TestMaxConnections(t *testing.T) {
 	ask(t, dial(t, addr), "let in")
 }
 
+// TestOverloadEnds: a connection above the limit is closed after a moment, although its peer stays.
+func TestOverloadEnds(t *testing.T) {
+	e := start(t, Options{MaxConnections: 1})
+	addr := listen(t, e, ListenOptions{Overload: []byte("busy")}, echo)
+	ask(t, dial(t, addr), "a")
+	refused := dial(t, addr)
+	if got, err := io.ReadAll(refused); string(got) != "busy" || err != nil {
+		t.Errorf("it got %q, %v", got, err)
+	}
+	eventually(t, func() error { // what comes after the close is reset
+		if _, err := refused.Write([]byte("more")); err == nil {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+}
+
 func TestCapConnections(t *testing.T) {
 	for _, c := range []struct{ wanted, files, want int }{
 		{0, 1024, 512}, {100, 1024, 100}, {16384, 1024, 512}, {16384, 1 << 20, 16384}, {10, 1, 1}, {10, -1, 1},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
@@ -218,5 +219,31 @@ func TestSocketOfProxied(t *testing.T) {
 			t.Errorf("secure %t: the local address is %s", secure, local)
 		}
 		sock.Close()
+	}
+}
+
+// TestTLSClosedSilently: an endpoint that ends the connection without a byte is told from one that breaks the handshake off.
+func TestTLSClosedSilently(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, withTLS(Options{}, own))
+	for says, silent := range map[string]bool{"": true, "\x16\x03\x03": false} {
+		ln := must.Listen(t)
+		go func() {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer nc.Close()
+			_, _ = io.WriteString(nc, says)
+			_ = nc.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, nc)
+		}()
+		ended := make(chan error, 1)
+		e.loops[0].Post(func() {
+			e.loops[0].Dial(ln.Addr().String(), waitLimit, &stream{close: func(err error) { ended <- err }})
+		})
+		if err := recv(t, ended, "the end of the dial"); errors.Is(err, errClosedSilently) != silent || err == nil {
+			t.Errorf("after %q: %v", says, err)
+		}
 	}
 }
