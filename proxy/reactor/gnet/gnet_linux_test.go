@@ -2,6 +2,7 @@ package gnet
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 	"time"
 
@@ -67,6 +68,83 @@ func TestEndOfTurn(t *testing.T) {
 		}
 		if err := p.onEvent(p.wakeFD, unix.EPOLLIN, 0); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestTimerStays: a turn that waits no less long than the timer leaves the timer as it is.
+func TestTimerStays(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	loop := &turns{}
+	p.turns = loop
+	for _, limit := range []time.Duration{time.Minute, 30 * time.Minute, -1} {
+		loop.wait = kernel.Wait{Limit: limit}
+		if err := p.endTurn(); err != nil {
+			t.Fatal(err)
+		}
+		if p.due != time.Minute {
+			t.Errorf("after a turn that waits for %s, the timer is due at %s", limit, p.due)
+		}
+	}
+}
+
+// countedTurns count the events of a descriptor in three turns.
+type countedTurns struct {
+	fd           int
+	turns, count int
+}
+
+func (c *countedTurns) BeginTurn() { c.turns++ }
+
+func (c *countedTurns) OnEvents(fd int, _ kernel.Events) {
+	if fd == c.fd {
+		c.count++
+	}
+}
+
+func (c *countedTurns) EndTurn() kernel.Wait { return kernel.Wait{Stop: c.turns == 3} }
+
+// TestEdges: a descriptor that stays ready is reported once, whichever events it is watched for.
+func TestEdges(t *testing.T) {
+	for name, watch := range map[string]func(p *Poller, fd int) error{
+		"input":  func(p *Poller, fd int) error { return p.Add(fd, kernel.Input) },
+		"output": func(p *Poller, fd int) error { return p.Add(fd, kernel.Output) },
+		"input, then both": func(p *Poller, fd int) error {
+			return errors.Join(p.Add(fd, kernel.Input), p.Change(fd, kernel.Input|kernel.Output))
+		},
+		"both, then input": func(p *Poller, fd int) error {
+			return errors.Join(p.Add(fd, kernel.Output), p.Change(fd, kernel.Input|kernel.Output), p.Change(fd, kernel.Input))
+		},
+	} {
+		p, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Eventfd(1, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC) // ready for input and output
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := &countedTurns{fd: fd}
+		if err := watch(p, fd); err != nil {
+			t.Fatal(err)
+		}
+		p.Run(counted)
+		if counted.count != 1 {
+			t.Errorf("%s: %d events", name, counted.count)
+		}
+		_ = unix.Close(fd)
+		own := []int{p.wakeFD, p.timerFD}
+		if err := p.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, fd := range own {
+			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
+				t.Errorf("%s: descriptor %d is open after Close", name, fd)
+			}
 		}
 	}
 }
