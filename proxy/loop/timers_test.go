@@ -120,6 +120,29 @@ func TestTimersAgainstModel(t *testing.T) {
 	}
 }
 
+// TestDisarmStaysInBranch: the timer that takes the place of a disarmed one is compared with those below it only.
+func TestDisarmStaysInBranch(t *testing.T) {
+	for disarmed := 1; disarmed < 80; disarmed++ {
+		var q Timers
+		timers := make([]Timer, 80)
+		for i := range timers { // each stays where it is appended: the first branch of the heap is after the others
+			branch := i
+			for branch > 4 {
+				branch = (branch - 1) / 4
+			}
+			q.Arm(&timers[i], time.Duration(100*[...]int{0, 4, 1, 2, 3}[branch]+i))
+		}
+		q.Disarm(&timers[disarmed])
+		last := time.Duration(-1)
+		for timer := q.Pop(1<<20, q.LastSeq()); timer != nil; timer = q.Pop(1<<20, q.LastSeq()) {
+			if timer.at < last {
+				t.Fatalf("without timer %d: one for %d after one for %d", disarmed, timer.at, last)
+			}
+			last = timer.at
+		}
+	}
+}
+
 // TestPopLimit: a timer that arms itself again for now waits for the next turn.
 func TestPopLimit(t *testing.T) {
 	var q Timers
