@@ -408,3 +408,28 @@ func TestFullIndex(t *testing.T) {
 		s.check(t, bound)
 	}
 }
+
+// TestRingEqual: bytes are compared as a whole across the borders of segments and across the end of the ring.
+func TestRingEqual(t *testing.T) {
+	const room = segment + 100
+	for _, at := range []int{0, segment - 3, room - 3} {
+		var r ring
+		r.init(room)
+		r.head = at
+		key := []byte("a longer key")
+		r.write(key)
+		if !r.equal(at, key) {
+			t.Errorf("at %d: not equal", at)
+		}
+		for i := range key {
+			other := bytes.Clone(key)
+			other[i]++
+			if r.equal(at, other) {
+				t.Errorf("at %d: equal in spite of byte %d", at, i)
+			}
+		}
+		if got := r.appendTo(nil, at, len(key)); !bytes.Equal(got, key) {
+			t.Errorf("at %d: %q", at, got)
+		}
+	}
+}
