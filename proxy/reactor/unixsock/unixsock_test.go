@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 )
@@ -354,15 +355,34 @@ func TestStaleTwice(t *testing.T) {
 	}
 }
 
-// TestLockedDirectory: a process that holds the lock of the directory does not stop Listen for ever.
+// TestLockedDirectory: Listen waits for a process that holds the lock of the directory, but not for ever.
 func TestLockedDirectory(t *testing.T) {
-	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+	locked := func() *os.File {
+		dir, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { dir.Close() })
+		if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		return dir
 	}
-	defer dir.Close()
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	dir := locked()
+	began := time.Now()
 	listen(t, filepath.Join(dir.Name(), "s"), 0)
+	if d := time.Since(began); d < lockTimeout {
+		t.Errorf("with a lock that is kept, Listen took %s", d)
+	}
+
+	dir = locked()
+	var released atomic.Bool
+	time.AfterFunc(20*time.Millisecond, func() {
+		released.Store(true)
+		dir.Close()
+	})
+	listen(t, filepath.Join(dir.Name(), "s"), 0)
+	if !released.Load() {
+		t.Error("Listen did not wait for the lock")
+	}
 }
