@@ -40,12 +40,13 @@ func TestHTTP2Attacks(t *testing.T) {
 	before := m.levels()
 	for _, a := range slices.Concat(http2Floods, http2Slow, http2Heads, http2Bombs) {
 		t.Run(a.name, func(t *testing.T) {
-			stop := loadHTTP2(t, m.http, 8, 1000)
+			const loadConnections = 8
+			stop := loadHTTP2(t, m.http, loadConnections, 1000)
 			defer stop()
-			// Its connection is part of the level, so the attack is over before the load.
+			// Its connections are part of the level, so the attack is over before the load.
 			before := slices.Clone(before)
 			for i := range before {
-				before[i].Descriptors++
+				before[i].Descriptors += loadConnections
 			}
 			m.attack(t, &attack{name: a.name, run: a.crowd(t), meets: a.meets}, m.consumer, before)
 		})
@@ -92,15 +93,16 @@ func (a *h2Attack) connection(ctx context.Context, addr string, way *h2Way) erro
 	return way.run(ctx, p)
 }
 
-// loadHTTP2 sends so many requests at a time over HTTP/2 until stop is called, with bodies whose lengths
-// differ by step. None of them may fail.
-func loadHTTP2(t *testing.T, addr string, streams, step int) (stop func()) {
-	tr := harness.Transport(t, "2")
+// loadHTTP2 sends one request after another on so many connections of HTTP/2 until stop is called, with bodies whose lengths
+// differ by step. None of them may fail: each connection has one request, which may be in the reserve of max_pending.
+func loadHTTP2(t *testing.T, addr string, connections, step int) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done atomic.Int64
 	var all sync.WaitGroup
-	for i := range streams {
+	for i := range connections {
+		tr := harness.Transport(t, "2")
 		all.Go(func() {
+			defer tr.CloseIdleConnections()
 			for ctx.Err() == nil {
 				if err := requestHTTP2(tr, addr, step*(i+1)); err != nil {
 					t.Errorf("a well-behaved request over HTTP/2 failed: %v", err)
@@ -114,7 +116,6 @@ func loadHTTP2(t *testing.T, addr string, streams, step int) (stop func()) {
 	return func() {
 		cancel()
 		all.Wait()
-		tr.CloseIdleConnections()
 		if done.Load() == 0 {
 			t.Error("no request over HTTP/2")
 		}

@@ -249,7 +249,6 @@ func hold(t *testing.T, m *attackMesh, before []harness.Level, name string, grou
 	a := &attack{name: name, run: holdAll(group, size), mayRefuse: len(group) == 1 && group[0].many && size > holdReserve}
 	before = slices.Clone(before)
 	if !a.mayRefuse {
-		// One request at a time, which may be in the reserve.
 		defer loadHTTP2(t, m.http, 1, 50)()
 		for i := range before {
 			before[i].Descriptors++

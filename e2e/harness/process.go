@@ -17,6 +17,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/proxy/admin"
 )
 
 // Exit codes of the program.
@@ -202,7 +203,7 @@ func (p *Process) Ends() {
 func (p *Process) Get(path string) (status int, body string) {
 	p.T.Helper()
 	eventually.Nil(p.T, "the loops to respond", func() error {
-		if status, body = p.ask(path); strings.Contains(body, "do not answer") {
+		if status, body = p.ask(path); strings.Contains(body, admin.NotResponding) {
 			return errors.New(body)
 		}
 		return nil

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,12 @@ func query[T any](ctx context.Context, p *proxy.Process, timeout time.Duration, 
 	return results, stuck
 }
 
+// NotResponding is in a response that lacks what loops know, since some of them do not respond in time.
+const NotResponding = "do not respond"
+
+// stuckLoops names loops that do not respond in time, by their numbers.
+func stuckLoops(stuck []int) string { return fmt.Sprintf("loops %v %s", stuck, NotResponding) }
+
 // gather queries every loop and fails if one is stuck. One query is in progress at a
 // time, whatever the number of scrapers, so that a loop has at most one.
 func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T, error) {
@@ -58,7 +65,7 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 	results, stuck := query(ctx, s.opt.Process, s.loopTimeout, f)
 	if len(stuck) > 0 {
 		// Counters without the part of one loop would look like a restart.
-		return nil, fmt.Errorf("admin: loops %v do not respond", stuck)
+		return nil, errors.New("admin: " + stuckLoops(stuck))
 	}
 	return results, nil
 }

@@ -14,7 +14,7 @@ import (
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	_, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(*proxy.Worker) struct{} { return struct{}{} })
 	if len(stuck) > 0 {
-		unavailable(w, fmt.Sprintf("loops %v do not respond", stuck))
+		unavailable(w, stuckLoops(stuck))
 		return
 	}
 	plain(w, http.StatusOK, "ok")
@@ -66,7 +66,7 @@ func (s *Server) unreadiness(r *http.Request) (lines []string) {
 		return names
 	})
 	if len(stuck) > 0 {
-		lines = append(lines, fmt.Sprintf("loops %v do not respond", stuck))
+		lines = append(lines, stuckLoops(stuck))
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(missing...)))) {
 		lines = append(lines, fmt.Sprintf("service %s: no endpoints known yet", name))
