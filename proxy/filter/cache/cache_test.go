@@ -240,6 +240,11 @@ func TestExchanges(t *testing.T) {
 			{0, long, "GET /;X-Status: 404", "404 body 1: fwd=miss; stored"},
 			{0, "", `GET /;If-None-Match: "a"`, "404 body 1 age 0: hit"},
 		}, "GET"},
+		{"refresh by the first header", "", "", []step{
+			{0, `ETag: "e";Cache-Control: max-age=1`, "GET /", "200 body 1: fwd=miss; stored"},
+			{2 * time.Second, "", "GET /", "200 body 1 age 2: hit; detail=stale"},
+			{100 * time.Millisecond, "", "GET /", "200 body 2 age 0: hit"},
+		}, `GET GET if-none-match="e"`},
 		{"refresh says that it may not be stored any more", "", `"a"`, []step{
 			{0, "Cache-Control: max-age=1", "GET /", "200 body 1: fwd=miss; stored"},
 			{2 * time.Second, "Cache-Control: no-store", "GET /", "200 body 1 age 2: hit; detail=stale"},

@@ -34,9 +34,9 @@ type filter struct {
 
 	open   map[*exchange.Exchange]*lookup // requests that were sent
 	shared map[uint64]*held               // by the hash of the entry
-	free   []*lookup
+	free   shard.FreeList[*lookup]
 
-	freeHeld []*held
+	freeHeld shard.FreeList[*held]
 
 	refresher refresher
 	bytes     int    // of the store, as counted
@@ -59,11 +59,9 @@ type input struct {
 }
 
 const (
-	maxFree    = 1024    // length of the free list
-	maxKey     = 1024    // bytes of a key on it
+	maxKey     = 1024    // bytes of a key on the free list
 	maxScratch = 1 << 20 // bytes of filter.value that are kept
 	maxCopied  = 8 << 10 // bytes of a response that is copied; of a longer one responses share the bytes
-	maxHeld    = 64      // length of the free list of held
 )
 
 // lookup is a request that was sent, since nothing in the cache was good for it.
@@ -233,14 +231,12 @@ func variantHash(hash uint64, key []byte) uint64 { return caching.Hash(hash, key
 
 // note remembers that the request in hand is sent now.
 func (f *filter) note(ex *exchange.Exchange, now time.Duration) *lookup {
-	var l *lookup
-	if n := len(f.free); n > 0 {
-		l, f.free = f.free[n-1], f.free[:n-1]
-	} else {
+	l, ok := f.free.Take()
+	if !ok {
 		l = new(lookup)
 	}
 	in := &f.in
-	*l = lookup{ask: in.Ask, key: append(l.key[:0], in.key[:in.primary]...), hash: in.hash, target: in.target, asked: now}
+	l.ask, l.key, l.hash, l.target, l.asked = in.Ask, append(l.key, in.key[:in.primary]...), in.hash, in.target, now
 	f.open[ex] = l
 	f.stamps.Keep(in.target, now, now)
 	return l
@@ -258,9 +254,9 @@ func (f *filter) forget(ex *exchange.Exchange, l *lookup) {
 	if l.held != nil {
 		l.held.Release()
 	}
-	*l = lookup{key: l.key}
-	if len(f.free) < maxFree && cap(l.key) <= maxKey {
-		f.free = append(f.free, l)
+	*l = lookup{key: l.key[:0]}
+	if cap(l.key) <= maxKey {
+		f.free.Put(l)
 	}
 }
 

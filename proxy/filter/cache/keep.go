@@ -92,10 +92,8 @@ func (f *filter) hold(e *store.Entry) *held {
 		h.Use()
 		return h
 	}
-	var h *held
-	if n := len(f.freeHeld); n > 0 {
-		h, f.freeHeld = f.freeHeld[n-1], f.freeHeld[:n-1]
-	} else {
+	h, ok := f.freeHeld.Take()
+	if !ok {
 		h = new(held)
 		h.onFree = func() { f.drop(h) }
 	}
@@ -116,9 +114,8 @@ func (f *filter) drop(h *held) {
 	if f.shared[h.hash] == h {
 		delete(f.shared, h.hash)
 	}
-	if h.value = nil; len(f.freeHeld) < maxHeld {
-		f.freeHeld = append(f.freeHeld, h)
-	}
+	h.value = nil
+	f.freeHeld.Put(h)
 }
 
 // setConditions asks the application for a response other than the stored one, whose header lines are
