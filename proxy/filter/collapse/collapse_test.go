@@ -157,6 +157,36 @@ func TestSecondLeader(t *testing.T) {
 	}
 }
 
+// TestSecondLeaderIn: a second request is sent when the first one has had the delay, whenever the others came, and at once if
+// none had come before.
+func TestSecondLeaderIn(t *testing.T) {
+	for _, c := range []struct{ at, want []time.Duration }{
+		{[]time.Duration{0, 5, 15}, []time.Duration{0, 20}},
+		{[]time.Duration{0, 15, 19}, []time.Duration{0, 20}},
+		{[]time.Duration{0, 30, 40}, []time.Duration{0, 30}},
+	} {
+		m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, time.Second)
+		began, sent := m.W.Now(), []time.Duration(nil)
+		for _, a := range m.Apps {
+			a.OnRequest = func(*protocol.Request) {
+				*got++
+				sent = append(sent, (m.W.Now() - began).Round(4*time.Millisecond))
+			}
+		}
+		calls := crowd(m, len(c.at))
+		for i, call := range calls {
+			m.W.Run(began + c.at[i]*time.Millisecond - m.W.Now())
+			send(m, call)
+		}
+		check(m, got, 2, calls...)
+		for i, want := range c.want {
+			if off := sent[i] - want*time.Millisecond; off < 0 || off > 4*time.Millisecond {
+				t.Errorf("requests that come after %v ms are sent after %v, want %v ms", c.at, sent, c.want)
+			}
+		}
+	}
+}
+
 // TestTwoLeaders: no third request is sent while two are late.
 func TestTwoLeaders(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, time.Second)
@@ -298,6 +328,9 @@ func TestLeaderFails(t *testing.T) {
 		if fmt.Sprint(codes) != fmt.Sprint(want) || *got != 2 {
 			t.Errorf("%d failures: responses %v of %d requests, want %v", failures, codes, *got, want)
 		}
+		again := crowd(m, 10)
+		send(m, again...)
+		check(m, got, 3, again...)
 	}
 }
 
@@ -345,6 +378,20 @@ func TestPersonalResponses(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPersonalAfterShared: a response that was for all is for nobody later, also if a response for one client alone follows.
+func TestPersonalAfterShared(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	for round, want := range []int{1, 11, 12} {
+		for _, a := range m.Apps {
+			a.ExtraHeaders = map[bool]string{true: "Set-Cookie: a=b\r\n"}[round == 1]
+		}
+		calls := crowd(m, 10)
+		send(m, calls...)
+		check(m, got, want, calls...)
+		m.W.Run(2 * time.Second)
 	}
 }
 

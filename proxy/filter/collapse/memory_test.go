@@ -1,0 +1,70 @@
+package collapse_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/filter/collapse"
+	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// quiet is a loop without turns.
+type quiet struct{ loop.Loop }
+
+func (quiet) After(time.Duration, *loop.Timer) {}
+func (quiet) Stop(*loop.Timer)                 {}
+func (quiet) Now() time.Duration               { return 0 }
+
+// stranger is a client that has proved no name.
+type stranger struct{ exchange.Caller }
+
+func (stranger) PeerNames() *identity.Names { return nil }
+
+// TestMemoryIsUsedAgain: same requests allocate nothing after others. The memory of a long key is not kept, and neither is that
+// of many requests.
+func TestMemoryIsUsedAgain(t *testing.T) {
+	for _, c := range []struct {
+		path     string
+		requests int
+		allocate bool
+	}{
+		{"/", 1, false}, {"/", 2, false}, {"/", 200, false}, {"/", 1100, true}, {"/" + strings.Repeat("a", 1000), 2, false}, {"/" + strings.Repeat("a", 1024), 2, true},
+	} {
+		w := &shard.Shard{Loop: quiet{}, Process: &shard.Process{Loops: 1}}
+		pool := exchange.NewPool(w)
+		to := &service.Service{Shard: w, Config: new(config.Service)}
+		route := exchange.NewCopyRoute(to)
+		f := collapse.New(&exchange.FilterPlace{Shard: w, Pool: pool, Route: &config.Route{Collapse: true}, Service: to})
+		var all []*exchange.Exchange
+		for range c.requests {
+			ex := pool.Exchange(stranger{})
+			ex.Request.Codec, ex.Request.Idempotent, ex.Request.Path, ex.Route = protocol.CodecHTTP, true, []byte(c.path), route
+			all = append(all, ex)
+		}
+		n := testing.AllocsPerRun(10, func() {
+			for i, ex := range all {
+				want := exchange.Wait
+				if i == 0 {
+					want = exchange.Continue
+				}
+				if next := f.Request(ex); next != want {
+					t.Fatalf("request %d: %v, want %v", i, next, want)
+				}
+			}
+			for i := range all {
+				f.End(all[len(all)-1-i])
+			}
+		})
+		if n > 0 != c.allocate && !racetest.Enabled {
+			t.Errorf("%.5s with %d bytes, %d requests: %v allocations", c.path, len(c.path), c.requests, n)
+		}
+	}
+}
