@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -153,22 +154,31 @@ func TestExport(t *testing.T) {
 	awaitStats(t, e, 3, 1, 0)
 }
 
-// The first record of a batch waits for others, but not long.
+// TestBatchDelay: the first record of a batch waits for others, but not long, and not when the batch is full.
 func TestBatchDelay(t *testing.T) {
 	c := newCollector(t, nil)
-	cfg := c.config()
-	cfg.Queue = 100
-	e := newExporter(t, cfg)
-	for n := range uint64(2) {
-		put := time.Now()
-		e.Put(one())
-		c.next()
-		if waited := time.Since(put); waited < batchDelay {
-			t.Errorf("exported after %s", waited)
+	c.Config.SetKeepAlivesEnabled(false) // the clock stands still while there is a connection
+	synctest.Test(t, func(t *testing.T) {
+		cfg := c.config()
+		cfg.Queue = 100
+		e := newExporter(t, cfg)
+		sent := uint64(0)
+		for _, batch := range []struct {
+			records int
+			wait    time.Duration
+		}{{1, batchDelay}, {99, batchDelay}, {100, 0}, {1, batchDelay}} {
+			began := time.Now()
+			for range batch.records {
+				e.Put(record(1))
+			}
+			sent += uint64(batch.records)
+			awaitStats(t, e, sent, 0, 0)
+			if waited := time.Since(began).Truncate(10 * time.Millisecond); waited != batch.wait {
+				t.Errorf("%d records are exported after %v, want %v", batch.records, waited, batch.wait)
+			}
 		}
-		awaitStats(t, e, 2*(n+1), 0, 0)
-	}
-	closeExporter(t, e)
+		closeExporter(t, e)
+	})
 }
 
 // The connection to a receiver closes when another takes its place, and when the Exporter closes.
