@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"strings"
 
@@ -102,14 +103,11 @@ func (r *treeReader) readTree(data []byte) *node {
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if body != nil {
+		if body != nil && doc.Body != nil {
 			r.report(startOf(doc.Body), "a second document; expected one document per file")
 			break
 		}
-		body = doc.Body
+		body = cmp.Or(body, doc.Body)
 	}
 	if body == nil {
 		return nil
