@@ -215,7 +215,7 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// TestSuits: which endpoints are asked for what.
+// TestSuits: which endpoints are asked for what. What is asked elsewhere may speak anything.
 func TestSuits(t *testing.T) {
 	for protocol, want := range map[string][3]bool{
 		"http": {true, true, true}, "http2": {true, false, true}, "grpc": {true, false, true},
@@ -224,6 +224,11 @@ func TestSuits(t *testing.T) {
 		for i, c := range []Check{{}, {Path: "/"}, {GRPC: "/"}} {
 			if got := c.suits(protocol); got != want[i] {
 				t.Errorf("%q: %v for %+v", protocol, got, c)
+			}
+			byHost, byPort := c, c
+			byHost.Host, byPort.Port = "a", 1
+			if !byHost.suits(protocol) || !byPort.suits(protocol) {
+				t.Errorf("%q: %+v can't be asked elsewhere", protocol, c)
 			}
 		}
 	}

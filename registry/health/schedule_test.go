@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,25 @@ func TestLateStart(t *testing.T) {
 			if e.Down != (e.Protocol == "") {
 				t.Errorf("%+v", e)
 			}
+		}
+	})
+}
+
+// TestGoneWhileAsked: an endpoint that leaves during a check is not asked again, and the outcome changes nothing.
+func TestGoneWhileAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		c := Check{
+			Path: "/", Interval: spread, Timeout: time.Hour, Healthy: 1, Unhealthy: 1,
+			TLS: func(string, string) *tls.Config { asked.Add(1); time.Sleep(time.Minute); return &tls.Config{} },
+		}
+		src, snapshots := &source{first: missing(1)}, 0
+		f := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)}, func(*registry.Snapshot) { snapshots++ })
+		time.Sleep(spread)
+		src.set()
+		time.Sleep(time.Hour)
+		if f.Stop(); asked.Load() != 1 || snapshots != 2 || len(f.Verdicts()) != 0 {
+			t.Errorf("asked %d times, %d snapshots, verdicts %v", asked.Load(), snapshots, f.Verdicts())
 		}
 	})
 }
