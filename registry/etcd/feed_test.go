@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -205,6 +206,34 @@ func (s watchStream) confirmAll(addr string) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// TestWatchRequest: a watch asks for all keys of its service since the list, and for the progress of a member of etcd that has
+// nothing new.
+func TestWatchRequest(t *testing.T) {
+	asked := make(chan *pb.WatchCreateRequest, 1)
+	e := startScripted(t, func(_ int, s watchStream) error {
+		for {
+			req, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			if create := req.GetCreateRequest(); create != nil {
+				asked <- create
+			}
+		}
+	})
+	e.list = func(string) *pb.RangeResponse { return &pb.RangeResponse{Header: headerAt(5)} }
+	registrytest.Watch(t, open(t, e.addr, nil), "s").WaitAddrs()
+	want := &pb.WatchCreateRequest{Key: []byte(prefix + "/s/"), RangeEnd: []byte(prefix + "/s0"), StartRevision: 6, ProgressNotify: true}
+	select {
+	case got := <-asked:
+		if got.String() != want.String() {
+			t.Errorf("the request is %v, want %v", got, want)
+		}
+	case <-time.After(timeout):
+		t.Error("no watch")
 	}
 }
 
