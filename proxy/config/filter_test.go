@@ -81,6 +81,8 @@ func TestCacheRules(t *testing.T) {
 		{withRoute(`cache: {ttl: 0s, stale: 0s, key: [X-Tier, cookie], bytes: 1MiB}, collapse: true`), ""},
 		{withRoute(`cache: {bytes: 0}`), ""},
 		{withRoute(`cache: {bytes: 1KiB}`), "at least 1MiB"},
+		{strings.Replace(grpc, "collapse: true", "cache: {}", 1), "routes[0].cache: service s speaks grpc"},
+		{withRoute(`cache: {key: [a], ignore: [A]}`), `routes[0].cache.ignore[0]: "A" is part of the key`},
 		{withRoute(`cache: {key: [a b]}`), `routes[0].cache.key[0]: expected the name of a header, got "a b"`},
 		{withRoute(`cache: {key: [a, A]}`), `routes[0].cache.key[1]: "A" is listed twice`},
 		{withRoute(`cache: {key: [a, b, c, d, e, f, g, h, i]}`), "expected at most 8 headers, got 9"},

@@ -66,6 +66,11 @@ func TestNumberBounds(t *testing.T) {
 		{"timeouts: {drain: 0}", ""},
 		{`timeouts: {drain: "1s"}`, ""},
 		{"timeouts: {write: 999us}", "at least 1ms"},
+		{"limits: {message: 1MiB, buffered: 1MiB}", ""},
+		{"limits: {message: 2MiB, buffered: 1MiB}", "limits.message: "},
+		{"loops: 01", "whole number"},
+		{"loops: -1", "at least"},
+		{"limits: {header: 9223372036854775807GiB}", "expected a size"},
 	})
 }
 
@@ -83,6 +88,22 @@ func TestAccessLogRules(t *testing.T) {
 	})
 }
 
+// TestTracingRules checks where exports can go.
+func TestTracingRules(t *testing.T) {
+	of := func(endpoint string) string { return `tracing: {endpoint: "` + endpoint + `"}` }
+	checkRules(t, []rule{
+		{of("http://127.0.0.1:4318"), ""},
+		{of("https://a/b"), ""},
+		{of("ftp://a"), "expected the URL of an OTLP/HTTP receiver"},
+		{of("http://"), "expected the URL of an OTLP/HTTP receiver"},
+		{of("http://u@a"), "expected the URL of an OTLP/HTTP receiver"},
+		{of("http://a?b"), "expected the URL of an OTLP/HTTP receiver"},
+		{of("http://a#b"), "expected the URL of an OTLP/HTTP receiver"},
+		{`tracing: {endpoint: "http://a", headers: {Host: b}}`, "other than Content-Type and Host"},
+		{`tracing: {endpoint: "http://a", headers: {host-b: b}}`, ""},
+	})
+}
+
 // TestAdminRules checks the address and the token of the admin API.
 func TestAdminRules(t *testing.T) {
 	checkRules(t, []rule{
@@ -90,6 +111,8 @@ func TestAdminRules(t *testing.T) {
 		{"admin: {address: \"[::]:9901\"}", "loopback"},
 		{"admin: {address: \"[::]:9901\", token: x}", ""},
 		{"admin: {token: \"a b\"}", "without spaces"},
+		{"admin: {token: \"a\\x7f\"}", "without spaces"},
+		{"admin: {token: \"!~\"}", ""},
 		{"admin: {address: \"\"}", ""},
 	})
 }
@@ -198,6 +221,13 @@ func TestEtcdTLS(t *testing.T) {
 		{withEtcd(`["https://a:1"], tls: {ca: a, crl: r}`), ""},
 		{withEtcd(`["https://a:1"], tls: {crl: r}`), "tls.crl: needs the file ca"},
 		{withEtcd(`["https://a:1"], tls: {peers: ["*"]}`), "got \"*\""},
+		{withEtcd(`["a:1"], prefix: /a/b`), ""},
+		{withEtcd(`["a:1"], prefix: a`), "prefix: expected a path"},
+		{withEtcd(`["a:1"], prefix: /a/`), "prefix: expected a path"},
+		{withEtcd(`["a:1"], lease_ttl: 2s`), ""},
+		{withEtcd(`["a:1"], lease_ttl: 1500ms`), "lease_ttl: expected whole seconds"},
+		{withEtcd(`["a:1"], username: u`), "username and password must be set together"},
+		{withEtcd(`["a:1"], password: p`), "username and password must be set together"},
 	})
 }
 
@@ -361,6 +391,15 @@ func TestAllowRules(t *testing.T) {
 		{link(`{path: [/a*]}`), "expected a path"},
 		{link(`{path: ["/a?b"]}`), "expected a path"},
 		{link(`{path: [/a/../b]}`), "never matches: a path that applications may shorten"},
+		{link(`{path: [/a/..]}`), "never matches: a path that applications may shorten"},
+		{link(`{path: [/a/./b]}`), "never matches: a path that applications may shorten"},
+		{link(`{path: [/a/.]}`), "never matches: a path that applications may shorten"},
+		{link(`{path: [/a/..b, /a./b, /.b]}`), ""},
+		{link(`{path: ["/a#b"]}`), "expected a path"},
+		{link(`{path: ["/é"]}`), "expected a path"},
+		{link(`{method: ["a b"]}`), "expected a method"},
+		{link(`{service: [""]}`), "name of an interface"},
+		{link(`{service: [a b]}`), "name of an interface"},
 		{link(`{path: [/a//*]}`), "never matches: a path that applications may shorten"},
 		{link(`{method: [get], path: [/a]}`), "a method of HTTP such as GET"},
 		{link(`{method: [""]}`), "expected a method"},
