@@ -28,6 +28,19 @@ type stranger struct{ exchange.Caller }
 
 func (stranger) PeerNames() *identity.Names { return nil }
 
+// newFilter returns a filter, and what makes requests for it.
+func newFilter() (f exchange.Filter, request func(path string) *exchange.Exchange) {
+	w := &shard.Shard{Loop: quiet{}, Process: &shard.Process{Loops: 1}}
+	pool, to := exchange.NewPool(w), &service.Service{Shard: w, Config: new(config.Service)}
+	route := exchange.NewCopyRoute(to)
+	f = collapse.New(&exchange.FilterPlace{Shard: w, Pool: pool, Route: &config.Route{Collapse: true}, Service: to})
+	return f, func(path string) *exchange.Exchange {
+		ex := pool.Exchange(stranger{})
+		ex.Request.Codec, ex.Request.Idempotent, ex.Request.Path, ex.Route = protocol.CodecHTTP, true, []byte(path), route
+		return ex
+	}
+}
+
 // TestMemoryIsUsedAgain: same requests allocate nothing after others. The memory of a long key is not kept, and neither is that
 // of many requests.
 func TestMemoryIsUsedAgain(t *testing.T) {
@@ -38,16 +51,10 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	}{
 		{"/", 1, false}, {"/", 2, false}, {"/", 200, false}, {"/", 1100, true}, {"/" + strings.Repeat("a", 1000), 2, false}, {"/" + strings.Repeat("a", 1024), 2, true},
 	} {
-		w := &shard.Shard{Loop: quiet{}, Process: &shard.Process{Loops: 1}}
-		pool := exchange.NewPool(w)
-		to := &service.Service{Shard: w, Config: new(config.Service)}
-		route := exchange.NewCopyRoute(to)
-		f := collapse.New(&exchange.FilterPlace{Shard: w, Pool: pool, Route: &config.Route{Collapse: true}, Service: to})
+		f, request := newFilter()
 		var all []*exchange.Exchange
 		for range c.requests {
-			ex := pool.Exchange(stranger{})
-			ex.Request.Codec, ex.Request.Idempotent, ex.Request.Path, ex.Route = protocol.CodecHTTP, true, []byte(c.path), route
-			all = append(all, ex)
+			all = append(all, request(c.path))
 		}
 		n := testing.AllocsPerRun(10, func() {
 			for i, ex := range all {
@@ -66,5 +73,22 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 		if n > 0 != c.allocate && !racetest.Enabled {
 			t.Errorf("%.5s with %d bytes, %d requests: %v allocations", c.path, len(c.path), c.requests, n)
 		}
+	}
+}
+
+// TestLeaderHasLeft: while the next request is about to lead, others wait.
+func TestLeaderHasLeft(t *testing.T) {
+	f, request := newFilter()
+	first, second, third := request("/"), request("/"), request("/")
+	f.Request(first)
+	f.Request(second)
+	f.End(first)
+	if next := f.Request(third); next != exchange.Wait {
+		t.Errorf("the third request: %v", next)
+	}
+	f.End(second)
+	f.End(third)
+	if next := f.Request(first); next != exchange.Continue {
+		t.Errorf("a request after all have left: %v", next)
 	}
 }
