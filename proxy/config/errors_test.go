@@ -17,9 +17,9 @@ func TestErrorBounds(t *testing.T) {
 		}
 		return text.String()
 	}
-	aliases := func(n int) string {
+	aliases := func(n int) string { // each repeats 256 values
 		return "a: &a [" + strings.Repeat("0, ", 254) + "0]\nb: [" + strings.Repeat("*a, ", n) + "]\n"
-	} // each repeats 256 values
+	}
 	for _, c := range []struct {
 		what, text string
 		want       string // in an error

@@ -361,6 +361,29 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestRetryPause: an export is sent again after the pause that the receiver demands, or else soon.
+func TestRetryPause(t *testing.T) {
+	for value, want := range map[string]time.Duration{"": 0, "0": 0, "10": 10 * time.Second, "30": 30 * time.Second} {
+		c := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				w.Header().Set("Retry-After", value)
+				w.WriteHeader(503)
+			}
+		})
+		c.Config.SetKeepAlivesEnabled(false) // the clock stands still while there is a connection
+		synctest.Test(t, func(t *testing.T) {
+			e := newExporter(t, c.config())
+			began := time.Now()
+			e.Put(record(1))
+			awaitStats(t, e, 1, 0, 0)
+			if waited := time.Since(began); waited < max(want, firstPause/2) || waited > want+2*firstPause {
+				t.Errorf("%q: the export is accepted after %v, want %v or a little later", value, waited, want)
+			}
+			closeExporter(t, e)
+		})
+	}
+}
+
 // Close returns in time if the receiver hangs, or demands a long pause before a retry.
 func TestCloseTimeout(t *testing.T) {
 	for _, respond := range []func(int, http.ResponseWriter, *http.Request){
