@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/filter/collapse"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/sim"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -130,7 +131,7 @@ func TestNotIdempotent(t *testing.T) {
 }
 
 // TestSecondLeader: if the first request is late, a second one is sent, and its response is for all but
-// the first.
+// the first. Nothing is done until that responds.
 func TestSecondLeader(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, 0)
 	first := true
@@ -145,6 +146,15 @@ func TestSecondLeader(t *testing.T) {
 	}
 	calls := crowd(m, 50)
 	send(m, calls...)
+	m.RunUntil("all responses but one", func() bool {
+		return len(slices.DeleteFunc(slices.Clone(calls), func(c *proxytest.Call) bool { return c.Done })) == 1
+	})
+	turns := 0
+	m.W.OnTurn(func(*sim.Loop, int, int) { turns++ })
+	m.W.Run(5 * time.Second)
+	if turns > 100 { // of all loops
+		t.Errorf("%d turns in which the first request is late and nobody waits", turns)
+	}
 	check(m, got, 2, calls...)
 	late := 0
 	for _, c := range calls {
