@@ -18,6 +18,7 @@ type Failing struct {
 
 // lookups is how the names of one watch do.
 type lookups struct {
+	unasked  int // names that were not looked up yet
 	resolved int // names that have resolved when they were last asked for
 	failing  int
 	kept     int   // addresses of the failing names
@@ -47,7 +48,8 @@ func (f *Failing) set(of *watch, names map[string]name) {
 	first := ""
 	for host, n := range names {
 		switch {
-		case n.due.IsZero(): // not asked for yet
+		case n.due.IsZero():
+			l.unasked++
 		case n.err == nil:
 			l.resolved++
 		default:
@@ -76,10 +78,10 @@ func (f *Failing) forget(of *watch) {
 
 // judge decides whether names fail. f is locked.
 func (f *Failing) judge() {
-	resolved := 0
+	unasked, resolved := 0, 0
 	var err error
 	for _, l := range f.watches {
-		resolved += l.resolved
+		unasked, resolved = unasked+l.unasked, resolved+l.resolved
 		if l.failing > 0 && (err == nil || l.err.Error() < err.Error()) {
 			err = l.err
 		}
@@ -88,6 +90,8 @@ func (f *Failing) judge() {
 	case err != nil:
 		f.contact.Fail(registry.CodeUnresolved, err)
 	case resolved > 0:
+		f.contact.Succeed()
+	case unasked == 0 && f.contact.Condition().Err != nil: // the names that failed are gone; after a reload they are asked for again
 		f.contact.Succeed()
 	}
 }

@@ -57,7 +57,7 @@ func TestFailing(t *testing.T) {
 		settle()
 		stop()
 		synctest.Wait()
-		if now := all.Condition(); now.Services != 0 || now.Kept != 0 {
+		if now := all.Condition(); now.Services != 0 || now.Kept != 0 || now.Err != nil {
 			t.Errorf("after the end of the watch: %+v", now)
 		}
 	})
@@ -80,7 +80,7 @@ func TestFailingLeaves(t *testing.T) {
 			hosts    string
 			up       bool
 			services int
-		}{{"a.test b.test", false, 1}, {"b.test", true, 1}, {"", true, 0}} {
+		}{{"a.test", false, 1}, {"", true, 0}, {"a.test b.test", false, 1}, {"b.test", true, 1}, {"", true, 0}} {
 			var endpoints []registry.Endpoint
 			for _, host := range strings.Fields(step.hosts) {
 				endpoints = append(endpoints, registry.Endpoint{Addr: host + ":80"})
@@ -172,6 +172,15 @@ func TestFirstFailure(t *testing.T) {
 			t.Errorf("step %d: %q fails, up %t; want %q, %t", i, got, now.Up, step.want, step.up)
 		}
 	}
+	f.set(two, map[string]name{"a": bad})
+	f.set(three, nil)
+	f.set(one, map[string]name{"a": {}}) // as after a reload
+	f.forget(two)
+	if now := f.Condition(); now.Up || now.Services != 1 {
+		t.Errorf("after a reload, before the name is looked up: %+v", now)
+	}
+	f.set(one, map[string]name{"a": good})
+	f.set(three, map[string]name{"a": {}})
 	f.set(two, map[string]name{"a": bad})
 	f.forget(two)
 	if now := f.Condition(); !now.Up || now.Services != 2 {
