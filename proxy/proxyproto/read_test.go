@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadFailures: a peer that closes, stays silent or sends something else.
+// TestReadFailures: a peer that closes, resets, stays silent or sends something else.
 func TestReadFailures(t *testing.T) {
 	for _, c := range []struct {
 		sent  string
@@ -66,12 +67,17 @@ func TestReadFailures(t *testing.T) {
 		{"", true, io.EOF},
 		{"P", true, io.ErrUnexpectedEOF},
 		{"PROXY ", true, io.ErrUnexpectedEOF},
+		{"", true, syscall.ECONNRESET},
+		{"PROXY ", true, syscall.ECONNRESET},
 		{"", false, os.ErrDeadlineExceeded},
 		{"PROXY ", false, os.ErrDeadlineExceeded},
 		{"GET / HTTP/1.1\r\n\r\n", false, ErrMalformed},
 	} {
 		client, server := pipe(t, "tcp")
 		must.Write(t, client, c.sent)
+		if c.want == syscall.ECONNRESET {
+			_ = client.(*net.TCPConn).SetLinger(0)
+		}
 		if c.close {
 			client.Close()
 		} else if c.want != ErrMalformed {
@@ -80,5 +86,10 @@ func TestReadFailures(t *testing.T) {
 		if _, err := Read(server); !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.sent, err, c.want)
 		}
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	if _, err := Read(server); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a connection without a socket: %v", err)
 	}
 }
