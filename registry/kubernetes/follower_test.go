@@ -206,6 +206,81 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
+// TestSeveralPorts: a Service whose port is not known keeps its last endpoints, and the log says so once. It has new ones once it has
+// one port again.
+func TestSeveralPorts(t *testing.T) {
+	a := newAPI(t)
+	var log lockedBuffer
+	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	defer r.Close()
+	s := registrytest.Watch(t, r, "compute")
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+	s.WaitAddrs("10.0.0.1:80")
+	const line = "it has several ports; expected one of http, admin as its port"
+	for _, addr := range []string{"10.0.0.2:80", "10.0.0.3:80"} {
+		several := sliceOf("compute", 80, at(addr)...)
+		several["ports"] = append(several["ports"].([]any), map[string]any{"name": "admin", "port": 81})
+		a.set("compute", several)
+	}
+	other := registrytest.Watch(t, r, "other")
+	a.set("other", sliceOf("other", 80, at("10.0.0.9:80")...))
+	other.WaitAddrs("10.0.0.9:80") // and what was before it is known
+	s.Always("10.0.0.1:80")
+	if n := strings.Count(log.String(), line); n != 1 {
+		t.Errorf("the log says it %d times:\n%s", n, log.String())
+	}
+	a.set("compute", sliceOf("compute", 80, at("10.0.0.4:80")...))
+	s.WaitAddrs("10.0.0.4:80")
+}
+
+// TestWrongEvents: a watch ends with an event that can't be read, and the log says so. What the next list has is used.
+func TestWrongEvents(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		object any
+		want   string // in the log
+	}{
+		{"ADDED", 7, "cannot unmarshal number"},
+		{"ADDED", map[string]any{"metadata": map[string]any{"name": "x"}, "endpoints": 7}, "cannot unmarshal number"},
+		{"MOVED", map[string]any{}, "an unknown event"},
+		{"ERROR", map[string]any{"code": 500, "message": "sick"}, "status 500: sick"},
+	} {
+		a := newAPI(t)
+		var log lockedBuffer
+		a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
+		r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		s := registrytest.Watch(t, r, "compute")
+		s.WaitAddrs("10.0.0.1:80")
+		a.mu.Lock()
+		a.version++
+		a.happen(c.kind, c.object)
+		a.mu.Unlock()
+		a.set("compute", sliceOf("compute", 80, at("10.0.0.2:80")...))
+		s.WaitAddrs("10.0.0.2:80")
+		if r.Close(); !strings.Contains(log.String(), c.want) {
+			t.Errorf("%s %v: the log has %s", c.kind, c.object, log.String())
+		}
+	}
+}
+
+// TestNoToken: without its token the sidecar asks for nothing, and the condition says why.
+func TestNoToken(t *testing.T) {
+	a := newAPI(t)
+	r := open(t, a, nil)
+	defer r.Close()
+	r.access.token = material{file: filepath.Join(t.TempDir(), "token")}
+	registrytest.Watch(t, r, "compute")
+	eventually.True(t, "an error", func() bool { return r.Condition().Err != nil })
+	if now := r.Condition(); now.Up || !strings.Contains(now.Err.Error(), "no such file") {
+		t.Errorf("%+v", now)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.tokens) > 0 {
+		t.Errorf("%d requests", len(a.tokens))
+	}
+}
+
 // TestLogOfNames: the log has names that don't resolve.
 func TestLogOfNames(t *testing.T) {
 	a := newAPI(t)
