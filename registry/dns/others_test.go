@@ -2,8 +2,10 @@ package dns
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
@@ -83,4 +85,39 @@ func TestOthersAtOnce(t *testing.T) {
 			t.Fatalf("the last watch has %q", other)
 		}
 	}
+}
+
+// TestTooManyOthersKnown: a service has no more second addresses than it may have endpoints.
+func TestTooManyOthersKnown(t *testing.T) {
+	const names = registry.MaxEndpoints/maxAddrs + 1 // whose addresses are one name's too many
+	synctest.Test(t, func(t *testing.T) {
+		var all fixed
+		for i := range names {
+			all = append(all, registry.Endpoint{Addr: fmt.Sprintf("%d.test:80", i)})
+		}
+		others := new(Others)
+		w := New(all, Options{Others: others, Interval: time.Hour, Lookup: func(_ context.Context, host string) (Answer, error) {
+			var i int
+			_, err := fmt.Sscanf(host, "%d", &i)
+			a := Answer{TTL: -1, Addrs: addrs("fd00::1")}
+			for k := range maxAddrs {
+				a.Addrs = append(a.Addrs, netip.AddrFrom4([4]byte{10, 1, byte(i), byte(k)}))
+			}
+			return a, err
+		}})
+		w.Watch("s", func(*registry.Snapshot) {})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		known := 0
+		for i := range names {
+			for k := range maxAddrs {
+				if others.Of("s", fmt.Sprintf("10.1.%d.%d:80", i, k)) != "" {
+					known++
+				}
+			}
+		}
+		if w.Close(); known != registry.MaxEndpoints {
+			t.Errorf("%d second addresses, want %d", known, registry.MaxEndpoints)
+		}
+	})
 }
