@@ -297,6 +297,53 @@ func TestRegisterRefused(t *testing.T) {
 	}
 	srv.Freeze(false)
 	waitState(t, h, registry.Registered)
+	if h.Change(at("10.0.0.1:80", 2)); h.State() != registry.Registered {
+		t.Errorf("changed to what it is, and %v", h.State())
+	}
+}
+
+// TestWithdrawRefused: a record that may not be removed stays, with the reason, and is removed once it may be.
+func TestWithdrawRefused(t *testing.T) {
+	srv := zktest.Start(t)
+	r := storeAt(t, srv.Addr()).open(nil)
+	h := r.Register(at("10.0.0.1:80", 1))
+	waitState(t, h, registry.Registered)
+	rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Fail(rec.path(), int32(session.NoAuth))
+	h.Withdraw()
+	eventually.True(t, "a refusal", func() bool { return h.State() == registry.Withdrawn && h.Err() == session.NoAuth })
+	if !slices.Contains(srv.Paths(), rec.path()) {
+		t.Error("the record is removed")
+	}
+	srv.Fail(rec.path(), 0)
+	eventually.True(t, "the record to go", func() bool { return h.Err() == nil && !slices.Contains(srv.Paths(), rec.path()) })
+}
+
+// TestRegisterWhereNothingIs: a registration makes the nodes above its record, and says why it may not.
+func TestRegisterWhereNothingIs(t *testing.T) {
+	for up := range 3 { // the node that may not be made, from the folder of the record
+		srv := zktest.Start(t)
+		r := storeAt(t, srv.Addr()).open(nil)
+		rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		above := rec.dir
+		for range up {
+			above = path.Dir(above)
+		}
+		srv.Fail(above, int32(session.NoAuth))
+		h := r.Register(at("10.0.0.1:80", 1))
+		eventually.True(t, "a refusal", func() bool { return h.State() == registry.Pending && h.Err() == session.NoAuth })
+		srv.Fail(above, 0)
+		waitState(t, h, registry.Registered)
+		if !slices.Contains(srv.Paths(), rec.path()) {
+			t.Errorf("no record below %s", above)
+		}
+	}
 }
 
 func ptr[T any](v T) *T { return &v }
