@@ -32,6 +32,8 @@ func TestAnswerRules(t *testing.T) {
 		{`respond: {body: a}`, ""},
 		{`respond: {headers: {x: "1"}}`, ""},
 		{`redirect: {host: b, status: 307}`, ""},
+		{`redirect: {scheme: https}`, ""},
+		{`redirect: {path: /b}`, ""},
 		{`redirect: {host: b, status: 1}`, "redirect.status: expected 301, 302, 303, 307 or 308, got 1"},
 		{`respond: {status: 204, body: a}`, "respond.body: a response with the status 204 has no body"},
 		{`respond: {body: ` + strings.Repeat("a", 65537) + `}`, "respond.body: expected at most 64KiB, got 65537 bytes"},

@@ -237,6 +237,10 @@ func TestServiceRules(t *testing.T) {
 		{withService(`rate_limit: {burst: 5}`), "a burst alone limits nothing"},
 		{withService(`rate_limit: {rate: 5}, breaker: {consecutive: 3}`), ""},
 		{withService(`breaker: {half_open: 0}`), "half_open"},
+		{`services: {"a b": {discover: static, endpoints: ["b:1"]}}`, "expected a name without spaces and /"},
+		{`services: {a/b: {discover: static, endpoints: ["b:1"]}}`, "expected a name without spaces and /"},
+		{`services: {"": {discover: static, endpoints: ["b:1"]}}`, "expected a name without spaces and /"},
+		{`services: {"${A}": {discover: static, endpoints: ["b:1"]}}`, "variables are expanded in values, not in keys"},
 		{withService(`max_concurrency: auto`), ""},
 		{withService(`max_concurrency: automatic`), "number or auto"},
 	})
