@@ -88,6 +88,17 @@ func TestAccessLogRules(t *testing.T) {
 	})
 }
 
+// TestNodeRules checks names of nodes, which are part of keys.
+func TestNodeRules(t *testing.T) {
+	checkRules(t, []rule{
+		{"node: {id: az-09._}", ""},
+		{"node: {id: a/b}", "node.id: expected a name without spaces, / and @"},
+		{"node: {id: a@b}", "node.id: expected a name without spaces, / and @"},
+		{"node: {id: a b}", "node.id: expected a name without spaces, / and @"},
+		{`node: {id: ""}`, "node.id: expected a name without spaces, / and @"},
+	})
+}
+
 // TestTracingRules checks where exports can go.
 func TestTracingRules(t *testing.T) {
 	of := func(endpoint string) string { return `tracing: {endpoint: "` + endpoint + `"}` }
