@@ -121,6 +121,63 @@ func TestFailedReads(t *testing.T) {
 	}
 }
 
+// TestLostReads: what a read has not got from a connection that ends, the next connection is asked for, at once and once. No key is
+// read before.
+func TestLostReads(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		isFirst bool // the next connection comes before the read knows of the end
+	}{{"the end is known", false}, {"the next connection is there", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMirror(t)
+				var reads []string
+				m.read = func(_ context.Context, k key) (value, error) {
+					m.mu.Lock()
+					reads = append(reads, k.path)
+					isLost := len(reads) == 1
+					m.mu.Unlock()
+					time.Sleep(time.Second)
+					if isLost {
+						return value{}, session.ErrLost
+					}
+					return value{data: "x"}, nil
+				}
+				expect := func(what string, want int) {
+					t.Helper()
+					synctest.Wait()
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					if len(reads) != want {
+						t.Errorf("%s: %q are read", what, reads)
+					}
+				}
+				f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+				m.connect(true)
+				m.use(f, key{"/a", false})
+				expect("at first", 1)
+				if c.isFirst {
+					m.connect(false)
+				}
+				time.Sleep(time.Minute)
+				m.use(f, key{"/b", false})
+				time.Sleep(time.Minute)
+				if !c.isFirst {
+					expect("without a connection", 1)
+					m.connect(false)
+					time.Sleep(time.Minute)
+				}
+				expect("with another connection", 3)
+				for _, path := range []string{"/a", "/b"} {
+					if v, ok := m.use(f, key{path, false}); !ok || v.data != "x" {
+						t.Errorf("%s: %+v, %t", path, v, ok)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestChangedWhileRead: a key that changes while it is read is read again, and is not fresh before.
 func TestChangedWhileRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
