@@ -207,7 +207,7 @@ func (h *history) of(name string) (History, bool) {
 	defer h.mu.Unlock()
 	s := h.series[name]
 	if s == nil {
-		return History{}, len(h.at) < 2 && name == allServices
+		return History{}, name == allServices // there is no point yet
 	}
 	out := History{At: slices.Clone(h.at[1:])} // the first is only a beginning
 	for i, list := range s.lists() {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/panics"
@@ -103,11 +104,17 @@ func TestHistoryBounds(t *testing.T) {
 		services[0].Stats.Requests++
 		services[0].Stats.Outcomes[stats.Outcome2xx]++
 		services[0].Stats.Latency.Observe(15 * time.Millisecond)
+		services[0].Stats.Hedges += 4
+		services[0].Stats.HedgesMissed++
+		services[1].Stats.HedgesWon += 2
 		h.add(float64(5*i), services, uint64(2*i))
 	}
 	all, ok := h.of(allServices)
 	if !ok || len(all.At) != historyPoints || all.At[historyPoints-1] != 5*(historyPoints+29) || all.Requests[7] != 0.6 || all.Failed[7] != 0.4 {
 		t.Errorf("%t, %+v", ok, all)
+	}
+	if all.Sent[7] != 0.6 || all.Won[7] != 0.4 {
+		t.Errorf("%v hedges were sent in a second, %v have won", all.Sent[7], all.Won[7])
 	}
 	if one, _ := h.of("s000"); len(one.Requests) != historyPoints || one.Requests[9] != 0.2 || one.P50[9] < 0.010 || one.P50[9] > 0.020 {
 		t.Errorf("%+v", one)
@@ -359,4 +366,40 @@ func TestHistoryPanic(t *testing.T) {
 	if n := s.opt.Panics.Count(); n != 1 {
 		t.Errorf("%d panics count, want 1", n)
 	}
+}
+
+// gate is a handler of logs that waits for the test.
+type gate struct {
+	slog.Handler
+	entered, open chan struct{}
+}
+
+func (gate) Enabled(context.Context, slog.Level) bool { return true }
+
+func (g gate) Handle(context.Context, slog.Record) error {
+	close(g.entered)
+	<-g.open
+	return nil
+}
+
+// TestCloseWaits: after Close nothing is recorded any more, as Close waits for what is.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
+		s := &Server{opt: Options{Panics: panics.NewCounter(slog.New(g))}} // without a Process a point panics, which is logged
+		s.Start()
+		<-g.entered
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close has not waited")
+		default:
+		}
+		close(g.open)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -173,6 +173,7 @@ func TestYAMLShapes(t *testing.T) {
 		{"loops: 1\n...\nloops: 2", "f:3:1: a second document; expected one document per file"},
 		{"loops: 1\n---\nloops: 2\n---\nloops: 3", "f:3:1: a second document; expected one document per file"},
 		{"loops: 1\n---\n", ""},
+		{"loops: [- 1]", "f:1:8: loops: expected a whole number, got a list"},
 		{"# a document of its own\n---\nloops: x", `f:3:8: loops: expected a whole number, got "x"`},
 		{"{}\r| a", "f:2:1: not valid YAML: value is not allowed in this context; expected the indentation of the lines around it"}, // a line ends with a carriage return, too
 		{"routes: 7\nlisteners: [{name: l, address: \"a:1\", protocol: http}]", "f:1:9: routes: expected a list, in brackets or with - before each item; got \"7\""},
