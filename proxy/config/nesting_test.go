@@ -64,7 +64,7 @@ func TestEntries(t *testing.T) {
 		"flow without commas": func(n int) string { return "[" + lines("s%d: 1\n ")(n) + "]" },
 		"block list":          func(n int) string { return "routes:\n" + strings.Repeat("- a\n", n) },
 		"flow list":           func(n int) string { return "[" + strings.Repeat("a, ", n) + "]" },
-		"another document":    func(n int) string { return "[" + strings.Repeat("a, ", n) + "]\n---\n" + lines("s%d: 1\n")(9) },
+		"another document":    func(n int) string { return "{" + lines("s%d: 1, ")(n-1) + "last: 1}\n---\n" + lines("s%d: 1\n")(9) },
 		"lists at the column of their keys": func(n int) string {
 			return "a:\n" + strings.Repeat("- a\n", n-1) + "b:\n" + strings.Repeat("- a\n", n)
 		},
