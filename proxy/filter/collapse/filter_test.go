@@ -56,7 +56,7 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 		for range c.requests {
 			all = append(all, request(c.path))
 		}
-		n := testing.AllocsPerRun(10, func() {
+		n := testing.AllocsPerRun(50, func() {
 			for i, ex := range all {
 				want := exchange.Wait
 				if i == 0 {
