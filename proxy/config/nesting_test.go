@@ -45,6 +45,23 @@ func TestNesting(t *testing.T) {
 	}
 }
 
+// TestNestedAnchors: a value with an anchor counts as two levels.
+func TestNestedAnchors(t *testing.T) {
+	text := func(n int) string {
+		var b strings.Builder
+		for i := range n - 1 {
+			fmt.Fprintf(&b, "[&a%d ", i)
+		}
+		return b.String() + "[]" + strings.Repeat("]", n-1)
+	}
+	if err := parseError("[" + text(maxDepth/2) + "]"); strings.Contains(err, "nested more") {
+		t.Errorf("at the bound: %s", err)
+	}
+	if err := parseError(text(maxDepth/2 + 1)); !strings.Contains(err, "nested more than 32 deep") {
+		t.Errorf("past the bound: %q", err)
+	}
+}
+
 // TestEntries checks how many entries a mapping or a list may have, in each way to write them.
 func TestEntries(t *testing.T) {
 	lines := func(format string) func(n int) string {
