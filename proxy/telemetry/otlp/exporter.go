@@ -124,7 +124,7 @@ func (e *Exporter) run() {
 	for open := true; open; {
 		select {
 		case <-e.wake:
-			open = e.awaitBatch()
+			e.awaitBatch()
 		case <-e.closing:
 			open = false
 		}
@@ -137,8 +137,8 @@ func (e *Exporter) run() {
 	e.to.retire()
 }
 
-// awaitBatch waits until a batch is full or old enough; false means that the Exporter closes.
-func (e *Exporter) awaitBatch() bool {
+// awaitBatch waits until a batch is full or old enough, or the Exporter closes.
+func (e *Exporter) awaitBatch() {
 	t := time.NewTimer(batchDelay)
 	defer t.Stop()
 	for {
@@ -146,14 +146,14 @@ func (e *Exporter) awaitBatch() bool {
 		full := e.full()
 		e.mu.Unlock()
 		if full {
-			return true
+			return
 		}
 		select {
 		case <-e.wake:
 		case <-t.C:
-			return true
+			return
 		case <-e.closing:
-			return false
+			return
 		}
 	}
 }
