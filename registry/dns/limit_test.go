@@ -75,6 +75,25 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// TestTooManyAddresses: a name server makes a sidecar hold no more endpoints than a registry may list, whatever it says of many names.
+func TestTooManyAddresses(t *testing.T) {
+	const names = 4 * registry.MaxListed / maxAddrs
+	in, known := []registry.Endpoint(nil), make(map[string]name)
+	for i := range names {
+		host := fmt.Sprintf("%d.test", i)
+		in = append(in, registry.Endpoint{Addr: host + ":80"})
+		var n name
+		for k := range maxAddrs {
+			n.addrs = append(n.addrs, netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(k)}))
+		}
+		known[host] = n
+	}
+	w := &watch{w: &Watcher{}, in: registry.NewSnapshot("s", registry.SourceLive, time.Now(), in), names: known}
+	if n := len(w.resolved()); n < registry.MaxEndpoints || n > registry.MaxListed+1 {
+		t.Errorf("%d endpoints", n)
+	}
+}
+
 // changing is a watcher whose endpoints a test sets.
 type changing struct{ notify func(*registry.Snapshot) }
 
