@@ -43,7 +43,7 @@ var testers = map[string][]string{
 	"proxy/reactor/epoll":   {"proxy/reactor/kernel"},
 	"proxy/reactor/gnet":    {"proxy/reactor/kernel"},
 	"proxy/service":         {"proxy/exchange"},
-	"proxy/upstream/link":   {"proxy/downstream/link", "proxy/exchange"},
+	"proxy/upstream/link":   {"proxy/mux/linkconn", "proxy/downstream/link", "proxy/exchange"},
 }
 
 func main() {

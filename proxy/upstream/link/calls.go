@@ -269,10 +269,6 @@ func (cs *calls) unsend(opened bool) (all []left) {
 
 // fail fails what unsend has returned with f. A request of which no byte was sent counts as unsent, whatever f says.
 func (cs *calls) fail(all []left, f *fault.Failure) {
-	if cs.response != nil {
-		cs.response.Release()
-		cs.response = nil
-	}
 	for _, l := range all {
 		a := cs.all.Get(l.id)
 		if a == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 func TestMain(m *testing.M) { proxytest.Main(m) }
@@ -140,6 +141,10 @@ func TestHandshakeFails(t *testing.T) {
 			calls, _ = a.send(1)
 			a.links[0].respond(1)
 			m.OK(calls...)
+			m.W.Run(2 * time.Second)
+			if n := strings.Count(m.Consumer.LogText.String(), "level=WARN"); n != 1+strings.Count(c.log, "malformed") {
+				t.Errorf("%d warnings: %s", n, m.Consumer.LogText.String())
+			}
 			m.Settled()
 		})
 	}
@@ -269,7 +274,25 @@ func TestRetired(t *testing.T) {
 	m.Settled()
 }
 
-// TestSilentPeer: requests take another link once a request has reached its deadline at a peer that was silent.
+// TestRetriedOnceRetired: a request whose service has left with a reload is sent again over another link than the one that closes.
+func TestRetriedOnceRetired(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: [reset], per_try_timeout: 1s}")
+	call := m.Get("/")
+	call.Nonce = ""
+	m.Do(call)
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: other}", "other: {%s}"))
+	m.RunUntil("another link", func() bool { return len(a.links) == 2 })
+	m.W.Run(10 * time.Millisecond)
+	a.links[1].respond(1)
+	m.OK(call)
+	a.links[0].respond(1)
+	m.RunUntil("the close of both", func() bool { return a.links[0].Ended && a.links[1].Ended })
+	m.Settled()
+}
+
+// TestSilentPeer: requests take another link once a request has reached its deadline at a peer that was silent, also while others wait
+// for that peer.
 func TestSilentPeer(t *testing.T) {
 	m, _, a := newMesh(t, link.Settings{}, "timeout: 3s")
 	calls, _ := a.send(1)
@@ -277,14 +300,18 @@ func TestSilentPeer(t *testing.T) {
 	m.OK(calls...)
 	m.W.Faults.PauseReading(a.links[0].Conn, true)
 	calls, _ = a.send(1)
+	m.W.Run(time.Second)
+	late, _ := a.send(1)
 	m.Finish(calls...)
-	check(t, calls, "deadline")
+	check(t, append(calls, late...), "deadline", "open")
 	calls, _ = a.send(1)
 	if len(a.links) != 2 {
 		t.Fatalf("%d links", len(a.links))
 	}
 	a.links[1].respond(1)
 	m.OK(calls...)
+	m.Finish(late...)
+	check(t, late, "deadline")
 	m.W.Faults.PauseReading(a.links[0].Conn, false)
 	m.W.Run(time.Second)
 	m.Settled()
@@ -296,13 +323,14 @@ func TestCancelAcks(t *testing.T) {
 		acks  []link.Dropped
 		ends  bool
 		saved uint64
+		as    stats.AttemptOutcome
 	}{
-		{[]link.Dropped{link.CancelDropped}, true, 1},
-		{[]link.Dropped{link.CancelFinished}, true, 0},
-		{[]link.Dropped{link.CancelClosed}, true, 0},
-		{[]link.Dropped{link.CancelAtApp}, false, 0},
-		{[]link.Dropped{link.CancelAtApp, link.CancelDropped}, true, 0},
-		{nil, false, 0},
+		{[]link.Dropped{link.CancelDropped}, true, 1, stats.AttemptNone},
+		{[]link.Dropped{link.CancelFinished}, true, 0, stats.AttemptUnseen},
+		{[]link.Dropped{link.CancelClosed}, true, 0, stats.AttemptClosed},
+		{[]link.Dropped{link.CancelAtApp}, false, 0, stats.AttemptUnseen},
+		{[]link.Dropped{link.CancelAtApp, link.CancelDropped}, true, 0, stats.AttemptNone},
+		{nil, false, 0, stats.AttemptUnseen},
 	} {
 		m, _, a := newMesh(t, link.Settings{}, "timeout: 10s")
 		_, clients := a.send(2)
@@ -320,8 +348,9 @@ func TestCancelAcks(t *testing.T) {
 		if !c.ends {
 			a.links[0].respond(1) // crosses the CANCEL
 		}
-		if left = m.Consumer.Report().Services[0].Endpoints[0].Pending; left != 0 {
-			t.Errorf("%v: %d are pending in the end", c.acks, left)
+		to := &m.Consumer.Report().Services[0].Endpoints[0]
+		if to.Pending != 0 || to.Stats.Outcomes[c.as] != 1 || to.Stats.Ended() != 2 {
+			t.Errorf("%v: %d are pending in the end, outcomes %v", c.acks, to.Pending, to.Stats.Outcomes)
 		}
 		m.Settled()
 	}
@@ -377,7 +406,7 @@ func TestLostLink(t *testing.T) {
 	m.Settled()
 }
 
-// TestShedLargest: a link drops the largest of its incomplete responses, unless all are small.
+// TestShedLargest: a link drops the largest of its incomplete responses, unless all are small. Their memory is free at once.
 func TestShedLargest(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Service: "timeout: 10s, retry: {on: []}"})
 	a := m.LinkResponder()
@@ -387,11 +416,15 @@ func TestShedLargest(t *testing.T) {
 	a.Send(3 * shard.LeastShed)
 	holder := d.Receivers[0].(shard.Holder)
 	for i, want := range []bool{true, true, false} {
-		dropped := false
-		m.Consumer.Loop.Do(func() { dropped = holder.ShedLargest() })
+		dropped, before, after := false, int64(0), int64(0)
+		m.Consumer.Loop.Do(func() {
+			before = m.Consumer.Proc.Held()
+			dropped = holder.ShedLargest()
+			after = m.Consumer.Proc.Held()
+		})
 		m.W.Run(10 * time.Millisecond)
-		if n := proxytest.CountCodes(calls)["shed"]; dropped != want || n != min(i+1, 2) {
-			t.Errorf("step %d: dropped %t, %d calls were shed", i, dropped, n)
+		if n := proxytest.CountCodes(calls)["shed"]; dropped != want || n != min(i+1, 2) || (before-after > shard.LeastShed) != want {
+			t.Errorf("step %d: dropped %t, %d calls were shed, %d bytes are held of %d", i, dropped, n, after, before)
 		}
 	}
 	if a.Ended {
@@ -404,6 +437,67 @@ func TestShedLargest(t *testing.T) {
 	m.Finish(more)
 	if more.Code != "upstream-reset" {
 		t.Errorf("status %d %s after the close", more.Status, more.Code)
+	}
+	m.Settled()
+}
+
+// TestShedUnasked: a link also drops the part of a response to a request of which the peer then says that it has not accepted it.
+func TestShedUnasked(t *testing.T) {
+	m, d, a := newMesh(t, link.Settings{}, "timeout: 10s")
+	calls, _ := a.send(2)
+	first := a.links[0]
+	a.loop.Do(func() {
+		first.w.Response(2, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, 4*shard.LeastShed)}, protocol.CodecHTTP, nil)
+		first.Conn.Write(first.w.Append(nil, 2*shard.LeastShed))
+	})
+	first.say(func(w *link.Writer) { w.GoAway(1, link.Draining) })
+	m.Consumer.Loop.Do(func() {
+		before := m.Consumer.Proc.Held()
+		dropped := d.Receivers[0].(shard.Holder).ShedLargest()
+		if after := m.Consumer.Proc.Held(); !dropped || before-after < shard.LeastShed {
+			t.Errorf("dropped %t, %d bytes are held of %d", dropped, after, before)
+		}
+	})
+	first.respond(1)
+	a.links[1].respond(1)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// TestBatches: of the requests of one turn, the first leaves at once on a link without one, and the others leave together. So do the CANCELs
+// of requests that are left in one turn.
+func TestBatches(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	m.W.Options.Cut = 0
+	calls, clients := a.send(3)
+	for id := range uint64(3) {
+		a.links[0].respond(id + 1)
+	}
+	m.OK(calls...)
+	writes := func(do func()) uint64 {
+		before := m.Consumer.Report().Stats.LinkFlushes
+		m.W.Faults.Pause(m.Consumer.Loop, 50*time.Millisecond)
+		do()
+		m.W.Run(100 * time.Millisecond)
+		return m.Consumer.Report().Stats.LinkFlushes - before
+	}
+	again := func() {
+		for _, c := range clients {
+			c.Calls = append(c.Calls, m.Post(10))
+			c.Send()
+		}
+	}
+	if n := writes(func() { m.Clients.Do(again) }); n != 2 {
+		t.Errorf("%d writes of three requests", n)
+	}
+	if n := writes(func() { clients[0].Leave(); clients[1].Leave() }); n != 1 {
+		t.Errorf("%d writes of two CANCELs", n)
+	}
+	if n := writes(func() { clients[2].Leave() }); n != 1 {
+		t.Errorf("%d writes of a CANCEL", n)
+	}
+	for id := range uint64(3) {
+		a.links[0].respond(id + 4)
 	}
 	m.Settled()
 }
@@ -520,9 +614,9 @@ func TestProbes(t *testing.T) {
 		m.W.Run(2 * time.Second)
 		call(1)
 	}
-	counts := func() (sent, answers uint64) {
+	counts := func() (sent, answers, waits uint64) {
 		p := &m.Consumer.Stats("compute").Probes
-		return p.Sent, p.Answers
+		return p.Sent, p.Answers, p.Waits
 	}
 	pause := func(d time.Duration) {
 		for _, n := range m.Nodes[1:] {
@@ -530,12 +624,12 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name          string
-		do            func()
-		sent, answers uint64
+		name                 string
+		do                   func()
+		sent, answers, waits uint64
 	}{
-		{"a request", func() { call(1) }, 3, 3},
-		{"requests at once", func() { pause(50 * time.Millisecond); call(4); m.W.Run(time.Second) }, 3, 3},
+		{"a request", func() { call(1) }, 3, 3, 1},
+		{"requests at once", func() { pause(50 * time.Millisecond); call(4); m.W.Run(time.Second) }, 3, 3, 4},
 		{"a lost probe", func() {
 			pause(200 * time.Millisecond)
 			call(1)
@@ -544,15 +638,15 @@ func TestProbes(t *testing.T) {
 			m.W.Run(20 * time.Millisecond)
 			call(1)
 			m.W.Run(time.Second)
-		}, 6, 3},
+		}, 6, 3, 0},
 	} {
 		m.W.Run(2 * time.Second)
-		sent, answers := counts()
+		sent, answers, waits := counts()
 		c.do()
 		m.Settled()
-		s, n := counts()
-		if s -= sent; s != c.sent || n-answers < c.answers {
-			t.Errorf("%s: %d probes, %d answers; want %d, %d", c.name, s, n-answers, c.sent, c.answers)
+		s, n, w := counts()
+		if s, w = s-sent, w-waits; s != c.sent || n-answers < c.answers || w != c.waits {
+			t.Errorf("%s: %d probes, %d answers, %d requests waited; want %d, %d, %d", c.name, s, n-answers, w, c.sent, c.answers, c.waits)
 		}
 	}
 }
@@ -562,14 +656,18 @@ func TestUnreachable(t *testing.T) {
 	for _, c := range []struct {
 		prepare func(d *proxytest.Dialler, a *acceptor)
 		code    string
+		log     string
 	}{
-		{func(_ *proxytest.Dialler, a *acceptor) { a.stop() }, "upstream-connect"},
-		{func(d *proxytest.Dialler, _ *acceptor) { d.MaxDials, d.Dialling = 1, 1 }, "too-many-dials"},
+		{func(_ *proxytest.Dialler, a *acceptor) { a.stop() }, "upstream-connect", `error="connection refused"`},
+		{func(d *proxytest.Dialler, _ *acceptor) { d.MaxDials, d.Dialling = 1, 1 }, "too-many-dials", "code=too-many-dials"},
 	} {
 		m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
 		c.prepare(d, a)
 		calls, _ := a.send(2)
 		check(t, calls, c.code, c.code)
+		if text := m.Consumer.LogText.String(); !strings.Contains(text, c.log) {
+			t.Errorf("the log has %q", text)
+		}
 		d.Dialling = 0
 		a.stop()
 		a.listen()

@@ -1,0 +1,64 @@
+package link
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// stillLoop is a loop on which nothing happens.
+type stillLoop struct{ loop.Loop }
+
+func (stillLoop) Now() time.Duration               { return 0 }
+func (stillLoop) After(time.Duration, *loop.Timer) {}
+func (stillLoop) Defer(*loop.Flush)                {}
+
+// fullConn is a connection whose peer has not taken so many bytes.
+type fullConn struct {
+	loop.Conn
+	left int
+}
+
+func (c fullConn) Buffered() int { return c.left }
+
+// TestLargest: a link counts among those that hold memory until it closes, with what has arrived and what the peer has not taken.
+func TestLargest(t *testing.T) {
+	s := shard.New(new(shard.Process), 0, stillLoop{}, slog.New(slog.DiscardHandler), 1)
+	s.Config = &config.Config{Timeouts: config.Timeouts{Write: time.Minute}}
+	u := &upstream{}
+	add := func(requests, arrived, left int) *client {
+		c := &client{up: u}
+		c.calls.init(c)
+		for id := range requests {
+			c.calls.all.Put(uint64(id+1), new(race.Attempt))
+		}
+		c.Account.Count(s, arrived, 0)
+		c.Outbound.Init(s)
+		c.Outbound.Conn = fullConn{left: left}
+		c.Outbound.Watch()
+		u.all = append(u.all, c)
+		return c
+	}
+	idle, two, one := add(0, 50, 0), add(2, 80, 20), add(1, 30, 40)
+	u.cur = two
+	for _, step := range []struct {
+		closes     *client // before
+		held, each int
+		h          shard.Holder
+	}{{nil, 100, 50, two}, {two, 70, 70, one}, {one, 50, 50, idle}, {idle, 0, 0, nil}} {
+		if step.closes != nil {
+			u.remove(step.closes)
+		}
+		if held, each, h := u.Largest(); held != step.held || each != step.each || h != step.h {
+			t.Errorf("%d links: %d bytes, %d for each request, want %d, %d", u.Connections(), held, each, step.held, step.each)
+		}
+	}
+	if u.Connections() != 0 || u.cur != nil {
+		t.Errorf("%d links are left, the one for requests: %v", u.Connections(), u.cur)
+	}
+}
