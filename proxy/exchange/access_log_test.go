@@ -9,8 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -105,9 +110,15 @@ func TestAccessLogFailures(t *testing.T) {
 }
 
 // TestAccessLogHedge: the consumer's line shows that the hedge won, and its endpoint. The
-// frozen provider logs a cancelled request.
+// frozen provider logs a cancelled request. A fallback that has nothing to do changes nothing.
 func TestAccessLogHedge(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: proxytest.LogAll})
+	for _, match := range []string{"", "fallback: {on: [5xx], respond: {status: 203}}"} {
+		t.Run(match, func(t *testing.T) { testAccessLogHedge(t, match) })
+	}
+}
+
+func testAccessLogHedge(t *testing.T, match string) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: proxytest.LogAll, Match: match})
 	m.WarmUp(20)
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(3, 10) // one of them meets the frozen replica
@@ -129,6 +140,37 @@ func TestAccessLogHedge(t *testing.T) {
 	withdrawn := slices.DeleteFunc(m.Nodes[1].AccessLines(), func(l proxytest.AccessLine) bool { return l.Outcome != "cancelled" })
 	if len(withdrawn) != won || withdrawn[0].Status != 0 || withdrawn[0].Error != "" {
 		t.Errorf("the frozen provider logged as cancelled: %+v", withdrawn)
+	}
+}
+
+// TestAccessLogStream: the line of a response that is a stream has the bytes of its body. That of a call of gRPC whose body nobody takes
+// has the code that its client gets.
+func TestAccessLogStream(t *testing.T) {
+	for _, c := range []struct {
+		mime string
+		end  func(src *race.StreamSource)
+		want proxytest.AccessLine
+	}{
+		{"text/plain", func(src *race.StreamSource) { src.Record.End(accesslog.StreamEnd{Out: 7}) }, proxytest.AccessLine{Outcome: "2xx", BytesOut: 7}},
+		{"text/plain", (*race.StreamSource).Close, proxytest.AccessLine{Outcome: "cut"}},
+		{"application/grpc", (*race.StreamSource).Close, proxytest.AccessLine{Outcome: "cut", GRPC: "cancelled"}},
+		{"application/grpc", func(src *race.StreamSource) { src.Refuse(fault.Overloaded) }, proxytest.AccessLine{Outcome: "failed", GRPC: "resource-exhausted"}},
+	} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll})
+		token := link.Token{1}
+		m.RespondOverLink(&protocol.Response{Status: 200, DeclaredLength: -1, StreamToken: token[:],
+			Headers: []protocol.Header{{Name: protocol.NameContentType, Value: []byte(c.mime)}}})
+		m.DialAndSend(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Type: "+c.mime+"\r\nContent-Length: 0\r\n\r\n")
+		m.W.Run(time.Second)
+		if len(consumer.Responses) != 1 {
+			t.Fatalf("%s: %d streams", c.mime, len(consumer.Responses))
+		}
+		c.end(consumer.Responses[0].Source)
+		m.W.Run(time.Millisecond)
+		got := m.Consumer.OnlyAccessLine()
+		if got.Outcome != c.want.Outcome || got.BytesOut != c.want.BytesOut || got.GRPC != c.want.GRPC || got.Stream != "answer" {
+			t.Errorf("%s: %+v, want %+v", c.mime, got, c.want)
+		}
 	}
 }
 

@@ -76,6 +76,15 @@ func failures(l loop.Loop, check way) (all []string) {
 	return all
 }
 
+// leaving returns why a request does not leave. None of those that fail stays for an answer of its route.
+func leaving(ex *Exchange, s *Leaving) *fault.Failure {
+	stays, f := ex.Checks(ex.caller.Listener()).Leaving(s)
+	if stays {
+		return &fault.Failure{Code: "stays"}
+	}
+	return f
+}
+
 // nobody returns rules that allow nothing.
 func nobody() *allow.Set {
 	return allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Method: []string{"NONE"}}}}, nil)
@@ -94,13 +103,11 @@ func TestOrderOfChecks(t *testing.T) {
 			return ex.Checks(ex.caller.Listener()).message(ex.Route, ex.shard.Loop.Now())
 		}, []string{listenerRate, fault.BadPath.Code, rules, fault.NoRoute.Code, fault.Deadline.Code, routeRate}},
 		{"leaving", func(ex *Exchange, s *Leaving, _ *Unread) *fault.Failure {
-			_, f := ex.Checks(ex.caller.Listener()).Leaving(s)
-			return f
+			return leaving(ex, s)
 		}, []string{listenerRate, fault.BadPath.Code, rules, fault.NoRoute.Code, badBody.Code, fault.Draining.Code, fault.Overloaded.Code, routeRate}},
 		{"CONNECT that is accepted", func(ex *Exchange, s *Leaving, _ *Unread) *fault.Failure {
 			s.Accepted = true
-			_, f := ex.Checks(ex.caller.Listener()).Leaving(s)
-			return f
+			return leaving(ex, s)
 		}, []string{listenerRate, fault.BadPath.Code, badBody.Code, fault.Draining.Code, fault.Overloaded.Code}},
 		{"tunnel", func(ex *Exchange, s *Leaving, _ *Unread) *fault.Failure {
 			return ex.Checks(ex.caller.Listener()).Tunnel(s)

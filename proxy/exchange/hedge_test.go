@@ -299,3 +299,15 @@ func TestHedgeHeaderUntrusted(t *testing.T) {
 		t.Errorf("%d hedges, want 1", n)
 	}
 }
+
+// TestReloadKeepsLatency: a route whose policy a reload changes still knows how long its requests take.
+func TestReloadKeepsLatency(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, hedge: {mode: on}"})
+	m.WarmUp(200)
+	delay := func() time.Duration { return m.Consumer.Report().Services[0].Routes[0].Delay }
+	before := delay()
+	m.Consumer.Reload(proxytest.ReloadYAML(m, "{service: compute}", "compute: {%s, idempotent: true, timeout: 7s, hedge: {mode: on}}"))
+	if after := delay(); after != before || after == 0 {
+		t.Errorf("a hedge follows after %v, and after %v before the reload", after, before)
+	}
+}

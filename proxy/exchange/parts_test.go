@@ -24,7 +24,12 @@ import (
 // onLoop calls do on a loop with a shard, whose process has memory. A second passes before it returns.
 func onLoop(do func(w *shard.Shard)) {
 	world := sim.New(1)
-	defer world.Run(time.Second)
+	onLoopOf(world, do)
+	world.Run(time.Second)
+}
+
+// onLoopOf is onLoop in a world that goes on.
+func onLoopOf(world *sim.World, do func(w *shard.Shard)) {
 	l := world.Loop("a")
 	l.Do(func() {
 		cfg := config.Default()

@@ -132,3 +132,31 @@ func TestDiscardedSource(t *testing.T) {
 		discard(&StreamSource{}) // a body that would be fetched
 	}
 }
+
+// starts is a StartCarrier that counts what is withdrawn.
+type starts struct {
+	held
+	withdrawn *int
+}
+
+func (starts) TellsStart() bool    { return true }
+func (starts) AskStart(*Attempt)   {}
+func (s starts) Withdraw(*Attempt) { *s.withdrawn++ }
+
+// TestStarted: the hedges that wait are withdrawn once the primary has started, or the retry in its place. Others start for themselves.
+func TestStarted(t *testing.T) {
+	for _, c := range []struct {
+		kind      attemptKind
+		state     attemptState
+		withdrawn int
+	}{{primaryAttempt, attemptSent, 1}, {retryAttempt, attemptSent, 1}, {primaryAttempt, attemptLingering, 0}, {hedgeAttempt, attemptSent, 0}} {
+		withdrawn := 0
+		r := &Race{Launched: 2}
+		r.ties = ties{race: r, tie: tied}
+		r.attempts[0] = Attempt{race: r, kind: c.kind, state: c.state}
+		r.attempts[1] = Attempt{race: r, kind: hedgeAttempt, state: attemptSent, carrier: starts{withdrawn: &withdrawn}}
+		if r.attempts[0].Started(); withdrawn != c.withdrawn || (r.ties.tie == tied) != (c.withdrawn == 0) {
+			t.Errorf("kind %d, %s: %d hedges are withdrawn", c.kind, c.state, withdrawn)
+		}
+	}
+}
