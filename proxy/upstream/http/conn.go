@@ -336,20 +336,15 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 // idle before, its server probably closed it for that. Then the request is sent once more, if
 // that is safe (RFC 9112 section 9.3.1), on a new connection if there is room.
 func (c *conn) onStale() {
-	a := c.current
 	c.pool.keeping.closed(c.idleFor)
-	if !c.reused || !a.PayReplay() {
+	if !c.reused || !c.current.PayReplay() {
 		c.fail(fault.Reset)
 		return
 	}
 	c.close()
-	c.release()
+	a := c.release()
 	a.Replay()
-	if c.pool.dials.may() {
-		c.pool.dials.start(a)
-	} else {
-		c.pool.wait(a)
-	}
+	c.pool.wait(a) // OnClose then dials, if there is room
 }
 
 // Cancel implements race.Carrier. The attempt lingers if the application may have the

@@ -253,3 +253,19 @@ func TestAllocations(t *testing.T) {
 	want, request := []byte(proxytest.ShapeBody), []byte(proxytest.GetHead)
 	m.CheckAllocs(0, func() { m.Call(want, request) })
 }
+
+// TestResponseTrailers: the client gets the trailers of a response.
+func TestResponseTrailers(t *testing.T) {
+	m, _ := peerMesh(t, "", func(int) *proxytest.Peer {
+		return &proxytest.Peer{Reply: func([]byte) []byte {
+			return []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
+		}}
+	})
+	client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\nTE: trailers\r\n\r\n")
+	m.RunUntil("the response", func() bool { return bytes.Contains(client.Heard, []byte("ok")) })
+	m.W.Run(time.Millisecond)
+	if !bytes.Contains(bytes.ToLower(client.Heard), []byte("\r\nx-sum: 7\r\n")) {
+		t.Errorf("the client got %q", client.Heard)
+	}
+	m.Settled()
+}

@@ -78,6 +78,22 @@ func TestDialRetry(t *testing.T) {
 		m.Finish(busy)
 		m.Settled()
 	})
+	t.Run("pauses", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
+		waits := m.Post(10)
+		m.Do(waits)
+		m.W.Run(5 * time.Millisecond)
+		for i, pause := range []time.Duration{20, 40, 80, 80} { // milliseconds until the next dial
+			m.W.Run((pause - 10) * time.Millisecond)
+			before := d.Refused
+			if m.W.Run(10 * time.Millisecond); before != i+1 || d.Refused != i+2 {
+				t.Errorf("pause %d: %d dials were refused before its end, and %d after", i, before, d.Refused)
+			}
+		}
+		d.Dialling = 0
+		m.OK(waits, busy)
+		m.Settled()
+	})
 	t.Run("the callers disconnect", func(t *testing.T) {
 		m, d, busy := newFullDriverMesh(t)
 		var clients []*proxytest.Client

@@ -230,6 +230,26 @@ func TestStaleConnectionWithoutRoom(t *testing.T) {
 	m.Settled()
 }
 
+// TestStaleWithoutIdling: a connection that went from one request to the next at once is stale, too, if its server then closes it.
+func TestStaleWithoutIdling(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 10s, idempotent: methods, retry: {on: [connect]}"})
+	a := m.Apps[0]
+	a.Delay = func() time.Duration { return 50 * time.Millisecond }
+	first, second := m.Get("/"), m.Get("/")
+	m.Do(first)
+	m.W.Run(10 * time.Millisecond)
+	d.MaxDials, d.Dialling = 1, 1 // for another endpoint
+	m.Do(second)
+	m.OK(first)
+	a.DropNext = true
+	d.Dialling = 0
+	m.OK(second)
+	if n := m.Consumer.Report().Stats.Replays; n != 1 || d.Dials != 2 {
+		t.Errorf("%d replays, %d dials", n, d.Dials)
+	}
+	m.Settled()
+}
+
 // TestShedReceived: while memory is full, the caller is closed whose response takes much, as far as that has arrived.
 func TestShedReceived(t *testing.T) {
 	m, peers := peerMesh(t, "timeout: 10s", func(int) *proxytest.Peer { return &proxytest.Peer{} })

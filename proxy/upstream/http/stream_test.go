@@ -373,3 +373,17 @@ func TestTrickle(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
+
+// TestLostBeforeStream: nothing is left of a response that may have become a stream, but whose connection was lost before.
+func TestLostBeforeStream(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
+	app := m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+	client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+	m.W.Run(50 * time.Millisecond)
+	m.W.Faults.Reset((*app).Conn)
+	m.W.Run(time.Second)
+	if len(c.Responses) > 0 || !bytes.Contains(client.Heard, []byte("upstream-reset")) {
+		t.Errorf("%d streams, the client got %q", len(c.Responses), client.Heard)
+	}
+	m.Settled()
+}
