@@ -316,7 +316,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/hedge/forecast"},
-		[]string{"proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/worth"},
+		[]string{"proxy/hedge/budget", "proxy/hedge/draw", "proxy/hedge/histogram", "proxy/hedge/worth"},
 		"a forecast spends and judges as hedging does, and knows no route",
 	},
 	{
@@ -325,7 +325,7 @@ var layers = []layer{
 		"when to hedge is decided by numbers alone: each model is a package below, and knows no other",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge/budget", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/hedge/worth", "proxy/limit/adaptive", "proxy/unwanted", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
+		[]string{"proxy/loop", "proxy/hedge/budget", "proxy/hedge/draw", "proxy/hedge/histogram", "proxy/hedge/periodic", "proxy/hedge/worth", "proxy/limit/adaptive", "proxy/unwanted", "proxy/identity", "proxy/handover", "proxy/overload", "proxy/reactor/kernel", "docs"},
 		[]string{"internal/unixaddr", "internal/hostname", "internal/bindaddr"},
 		"a leaf: it can be read, tested and reused on its own",
 	},

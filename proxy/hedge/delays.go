@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/class"
+	"github.com/remora-proxy/remora/proxy/hedge/draw"
 )
 
 // Delays says when a request of a route is late enough for a hedge.
@@ -12,7 +13,7 @@ type Delays struct {
 	latencies *Latencies
 	savings   *Savings
 	best      best
-	rand      uint32
+	draws     draw.Numbers
 }
 
 // Of returns how long a request of class c waits for its next hedge. MaxDelay does not bound the delay of a class that
@@ -73,10 +74,7 @@ func (d *Delays) DrawPaid(now time.Duration, c class.ID) bool {
 	if !of.Known() || of.Share == 1 {
 		return true
 	}
-	d.rand ^= d.rand << 13
-	d.rand ^= d.rand >> 17
-	d.rand ^= d.rand << 5
-	return float64(d.rand) < of.Share*(1<<32)
+	return float64(d.draws.Next()) < of.Share*(1<<32)
 }
 
 // silentMedians is the number of medians for which an endpoint of normal latencies may well be silent. TestConstants shows

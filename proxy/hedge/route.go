@@ -42,7 +42,7 @@ func (c *Counts) Add(o *Counts) {
 func NewRoute(p Policy, loops int) *Route {
 	r := &Route{Policy: p}
 	r.Latencies.init(&r.Policy)
-	r.Delays = Delays{policy: &r.Policy, latencies: &r.Latencies, savings: &r.Savings, rand: 1}
+	r.Delays = Delays{policy: &r.Policy, latencies: &r.Latencies, savings: &r.Savings, draws: 1}
 	if p.Mode == Shadow {
 		r.Shadow = newShadowMode(r, loops)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/budget"
+	"github.com/remora-proxy/remora/proxy/hedge/draw"
 	"github.com/remora-proxy/remora/proxy/hedge/worth"
 )
 
@@ -86,7 +87,7 @@ type Shadow struct {
 
 	every uint32 // one in so many requests is watched, chosen at random
 	wait  uint32 // requests until the next one that is watched
-	rand  uint32
+	draws draw.Numbers
 
 	timeline timeline
 	notedAt  time.Duration
@@ -105,7 +106,7 @@ type plan struct {
 
 // New returns the Shadow of a route with the settings.
 func New(of Settings) *Shadow {
-	s := &Shadow{settings: of, every: 1, wait: 1, rand: 1, income: budget.NewIncome(of.MinBurst)}
+	s := &Shadow{settings: of, every: 1, wait: 1, draws: 1, income: budget.NewIncome(of.MinBurst)}
 	if of.Sample > 0 {
 		s.every = uint32(min(math.Round(1/of.Sample), maxEvery))
 	}
@@ -160,10 +161,7 @@ func (s *Shadow) choose() bool {
 	if s.wait--; s.wait > 0 {
 		return false
 	}
-	s.rand ^= s.rand << 13
-	s.rand ^= s.rand >> 17
-	s.rand ^= s.rand << 5
-	s.wait = 1 + s.rand%(2*s.every-1)
+	s.wait = 1 + s.draws.Next()%(2*s.every-1)
 	return true
 }
 
