@@ -42,6 +42,8 @@ func TestWindowForgets(t *testing.T) {
 		{"nothing", func(*Estimator) {}, 0, 0},
 		{"99 samples", func(e *Estimator) { observe(e, 99, 0, old) }, 0, 0},
 		{"100 samples", func(e *Estimator) { observe(e, 100, 0, old) }, 0, old},
+		{"100 samples, but none lately", func(e *Estimator) { observe(e, 100, 0, old) }, 20 * time.Second, old},
+		{"99 samples, but none lately", func(e *Estimator) { observe(e, 99, 0, old) }, 20 * time.Second, 0},
 		{"both halves", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 100, 6*time.Second, fresh)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/hedge/forecast"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 // TestScaled: latencies of all classes can be compared as if the requests were of the quickest class.
@@ -190,6 +191,28 @@ func TestWindowOfCensored(t *testing.T) {
 		feed(now, 2000, 2*inThousand)
 		if all, _, ok := e.primaryLatencies(now); !ok || all.Samples() != want {
 			t.Errorf("of 1000 now %d are given up, and 40 were before: made of %d, want %d", inThousand, all.Samples(), want)
+		}
+	}
+}
+
+// TestFell: slow requests are clearly quicker if they take less than 1/1.4 of the time, or if they were given up before.
+func TestFell(t *testing.T) {
+	const us = time.Microsecond
+	of := func(took time.Duration) *histogram.Distribution {
+		var d histogram.Distribution
+		if took < 0 {
+			d.Censored = 1
+		} else {
+			d.Counts[histogram.BucketOf(took)] = 1
+		}
+		return &d
+	}
+	for _, c := range []struct {
+		is, was time.Duration // -1 means that they are given up
+		want    bool
+	}{{12500, 17500, false}, {11500, 17500, true}, {12500, 12500, false}, {20 * us, 10 * us, false}, {10 * us, -1, true}, {-1, -1, false}, {-1, 10 * us, false}} {
+		if got := fell(of(c.is), of(c.was)); got != c.want {
+			t.Errorf("from %v to %v: %t", c.was, c.is, got)
 		}
 	}
 }

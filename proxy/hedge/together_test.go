@@ -26,6 +26,8 @@ func TestTogether(t *testing.T) {
 		{"a shorter one follows later", []silence{{100 * ms, 150 * ms}, {250 * ms, 260 * ms}}, 251 * ms, 261 * ms, true},
 		{"sent in a shorter one that follows soon", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 172 * ms, 191 * ms, true},
 		{"sent in it, and over after a shorter one", []silence{{100 * ms, 150 * ms}, {170 * ms, 190 * ms}}, 130 * ms, 201 * ms, true},
+		{"it is over when another begins", []silence{{100 * ms, 150 * ms}, {150 * ms, 153 * ms}, {157 * ms, 158 * ms}}, 147 * ms, 158 * ms, false},
+		{"one as long follows at once", []silence{{100 * ms, 110 * ms}, {110 * ms, 120 * ms}, {120 * ms, 125 * ms}}, 108 * ms, 126 * ms, true},
 		{"one of many hears from the others later", []silence{{100 * ms, 150 * ms}, {120 * ms, 151 * ms}}, 101 * ms, 152 * ms, true},
 		{"one hears from the others since before the last one", []silence{{0, 10 * ms}, {12 * ms, 13 * ms}, {5 * ms, 14 * ms}}, 5 * ms, 25 * ms, false},
 	} {

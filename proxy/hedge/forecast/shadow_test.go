@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 )
 
 const ms = time.Millisecond
@@ -172,6 +173,56 @@ func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 	f := r.current(1000 * ms)
 	if slowest, ok := f.Latency.Quantile(1); !ok || slowest > 7*ms || f.Hedges != 1 {
 		t.Errorf("slowest %v (%v), %d hedges; want 6 ms and one", slowest, ok, f.Hedges)
+	}
+}
+
+// TestForecastOfHedges: how many hedges the forecast has for a request that is late by 5 ms, and then at intervals of 5 ms. An endpoint
+// without room is asked again. A hedge needs time and tokens, and the response must not have come.
+func TestForecastOfHedges(t *testing.T) {
+	for name, c := range map[string]struct {
+		took, left time.Duration // left 0 means much
+		noRoom     bool          // at the endpoints when the request is late first
+		stuck      bool
+		most       int // hedges of a request
+		burst      float64
+		want       uint64
+	}{
+		"one":                                  {took: 50 * ms, most: 1, burst: 10, want: 1},
+		"two":                                  {took: 50 * ms, most: 2, burst: 10, want: 2},
+		"a token for one":                      {took: 50 * ms, most: 2, burst: 1, stuck: true, want: 1},
+		"just time for one":                    {took: 50 * ms, left: 6 * ms, most: 2, burst: 10, want: 1},
+		"no time":                              {took: 50 * ms, left: 6*ms - 1, most: 2, burst: 10, want: 0},
+		"room later":                           {took: 50 * ms, noRoom: true, most: 1, burst: 10, want: 1},
+		"room just before the response":        {took: 10*ms + 1, noRoom: true, most: 1, burst: 10, want: 1},
+		"room only when the response has come": {took: 10 * ms, noRoom: true, most: 1, burst: 10, want: 0},
+	} {
+		of := defaults()
+		of.Max, of.MinBurst, of.Budget = c.most, c.burst, 0
+		r := &route{Shadow: New(of), delay: 5 * ms}
+		w, first, second := Watch{Watched: true, Left: c.left, Asked: 905 * ms}, Watch{}, Watch{}
+		if c.stuck {
+			w.Stuck = 905 * ms
+		}
+		r.send(900*ms, &w, 0, false)
+		r.send(905*ms, &first, 1, c.noRoom)
+		r.send(910*ms, &second, 1, false)
+		r.end(900*ms+c.took, &w, false)
+		if got := r.current(960 * ms).Hedges; got != c.want {
+			t.Errorf("%s: %d hedges, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestLatenciesAdd: a bucket of a forecast is two of a distribution, each with half of its requests.
+func TestLatenciesAdd(t *testing.T) {
+	var l latencies
+	var d histogram.Distribution
+	l[3], l[4] = 5, -2
+	l.addTo(&d)
+	for i, want := range map[int]int64{5: 0, 6: 2, 7: 3, 8: -1, 9: -1, 10: 0} {
+		if got := d.Counts[i]; got != want {
+			t.Errorf("bucket %d has %d, want %d", i, got, want)
+		}
 	}
 }
 

@@ -31,6 +31,12 @@ func TestTimeline(t *testing.T) {
 		}, 4 * ms},
 		{"out of reach", func(l *timeline) { l.note(at(500-101), other, 3*ms) }, 0},
 		{"out of reach, later", func(l *timeline) { l.note(at(500+101), other, 3*ms) }, 0},
+		{"at the end of reach", func(l *timeline) { l.note(at(500-100), other, 3*ms) }, 3 * ms},
+		{"at the end of reach, later", func(l *timeline) { l.note(at(500+100), other, 3*ms) }, 3 * ms},
+		{"the first of two at the same time", func(l *timeline) {
+			l.note(at(500), other, 3*ms)
+			l.note(at(500), third, 5*ms)
+		}, 3 * ms},
 		{"just within reach", func(l *timeline) { l.note(at(500-99), other, 3*ms) }, 3 * ms},
 		{"unavailable", func(l *timeline) { l.add(at(500), other, true) }, -1},
 		{"available ones first", func(l *timeline) {
