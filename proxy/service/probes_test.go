@@ -81,22 +81,44 @@ func TestProbeWaits(t *testing.T) {
 			for i := range c.answers {
 				s.Probes.Answered(s.Set.At(i), lb.Load{})
 			}
+			q := s.Query(0, nil)
+			if e := s.Probes.Best(&q); (e != nil) != (c.early+c.answers > 0) {
+				t.Errorf("%s: the best endpoint is %v", name, e)
+			}
 		})
 		world.Run(time.Second)
 		var got []time.Duration
+		waits := uint64(0)
 		for i, a := range attempts {
 			switch len(a.over) {
 			case 0:
 				got = append(got, 0)
 			case 1:
 				got = append(got, (a.over[0] - began).Truncate(10*time.Microsecond))
+				waits++
 			default:
 				t.Errorf("%s: attempt %d has heard %d times", name, i, len(a.over))
 			}
 		}
-		if n := s.Stats.Probes; !slices.Equal(got, c.want) || n.InVain != c.inVain || n.Answers != uint64(c.early+c.answers) {
+		if n := s.Stats.Probes; !slices.Equal(got, c.want) || n.Waits != waits || n.InVain != c.inVain || n.Answers != uint64(c.early+c.answers) {
 			t.Errorf("%s: waited %v, want %v; counted %+v", name, got, c.want, n)
 		}
+	}
+}
+
+// TestProbesOfFew: an attempt waits if two endpoints may answer: there is a choice.
+func TestProbesOfFew(t *testing.T) {
+	s, l := newTestService(t)
+	settings := *s.Config
+	settings.Probe = config.ProbeOn
+	s.Configure(Member{SharedService: s.Shared, cfg: &settings, bounds: s.Bounds})
+	a, b := &noConnections{}, &noConnections{}
+	withEndpoints(s, a, b)
+	var w ProbeWait
+	w.Init(&asker{})
+	q := s.Query(0, nil)
+	if e, waits := s.Probes.Pick(&w, &q); e != nil || !waits || a.probes != 1 || b.probes != 1 || len(l.timers) == 0 {
+		t.Errorf("picked %v, waits %t, %d and %d probes", e, waits, a.probes, b.probes)
 	}
 }
 

@@ -297,3 +297,66 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%d endpoints: one is down", s.Set.Len())
 	}
 }
+
+// TestLooks: while requests are in flight, a service looks each tenth of a second at its endpoints, and chooses the delays of its routes. A
+// loop that is late looks a turn later.
+func TestLooks(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		inFlight bool
+		late     time.Duration
+		again    bool // a timer is armed after the first turn
+		chosen   bool // then
+	}{
+		"idle": {false, 0, false, true}, "a request": {true, 0, true, true}, "a late loop": {false, time.Second, true, false},
+	} {
+		s, l := newTestService(t)
+		withEndpoints(s, nil, nil)
+		route := hedge.NewRoute(hedge.Policy{Mode: hedge.On, MinDelay: ms, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
+		s.Routes = []HedgedRoute{{Route: route}}
+		for i := range 5000 {
+			took := 4*ms + time.Duration(i%64)*ms/32
+			if i%20 == 0 {
+				took = 49 * ms
+			}
+			route.Latencies.Observe(l.Now(), took, 0)
+		}
+		s.stalls.keepFresh(l.Now())
+		if c.inFlight {
+			s.Set.At(0).Start(l.Now())
+		}
+		chosen := func() bool {
+			best := route.Delays.Best()
+			return best.Known()
+		}
+		l.advance(lookEvery + c.late)
+		if got := len(l.timers) > 0; got != c.again || chosen() != c.chosen {
+			t.Errorf("%s: it looks again %t, a delay is chosen %t", name, got, chosen())
+		}
+		if l.advance(0); !chosen() {
+			t.Errorf("%s: no delay is chosen", name)
+		}
+	}
+}
+
+// TestReportStalls: a report has the period of stalls, and the time of day of the latest, as far as there is a clock.
+func TestReportStalls(t *testing.T) {
+	s, l := newTestService(t)
+	s.Shard.Process.WallClock = func() time.Time { return time.Unix(1000, 0) }
+	if r := s.Report(stats.Counters); r.Stalls.Every != 0 || !r.StalledAt.IsZero() {
+		t.Errorf("%+v at %v without a stall", r.Stalls, r.StalledAt)
+	}
+	const every, length = 10 * time.Second, time.Second
+	for range 8 {
+		s.Hedging.Stalls.Look(l.Now(), false, 0, 0)
+		onset := l.Now()
+		l.now += length
+		s.Hedging.Stalls.Look(l.Now(), true, onset, 0)
+		s.Hedging.Stalls.Look(l.Now(), false, 0, 0)
+		l.now += every - length
+	}
+	r := s.Report(stats.Counters)
+	if want := time.Unix(1000, 0).Add(r.Stalls.Last - l.Now()); (r.Stalls.Every-every).Abs() > time.Millisecond || !r.StalledAt.Equal(want) {
+		t.Errorf("%+v at %v", r.Stalls, r.StalledAt)
+	}
+}

@@ -93,6 +93,36 @@ func TestGainedSlotsDispatched(t *testing.T) {
 	}
 }
 
+// TestRaisedLimit: slots that a reload adds go to waiting requests at once.
+func TestRaisedLimit(t *testing.T) {
+	settings := config.DefaultService("s")
+	settings.MaxConcurrency = 1
+	s := servicesOn(config.Default(), settings, []*stillLoop{{}})[0]
+	a := &s.Admission
+	var first, second Place
+	if a.Admit(&first, new(Ask)) != SlotGranted || a.Admit(&second, new(Ask)) != SlotQueued {
+		t.Fatal("not one of two has a slot")
+	}
+	more := *settings
+	more.MaxConcurrency = 2
+	m := Member{SharedService: s.Shared, cfg: &more, bounds: s.Bounds}
+	m.LimitSlots()
+	m.Follow(s.Shard)
+	if a.queue.granted[online] != 1 || a.slots.InUse.Load() != 2 {
+		t.Errorf("%d slots granted, %d in use", a.queue.granted[online], a.slots.InUse.Load())
+	}
+}
+
+// TestServiceTime: an automatic limit learns how long the application took.
+func TestServiceTime(t *testing.T) {
+	a := autoService(t)
+	a.slots.Auto.CloseWindow(a.service.Shard.Loop.Now(), false)
+	a.RecordServiceTime(a.service.Shard.Loop.Now() - 7*time.Millisecond)
+	if got, want := a.slots.Auto.Sums.Load(), limit.Sample(7*time.Millisecond); got != want {
+		t.Errorf("it has learned %x, want %x", got, want)
+	}
+}
+
 // TestLostSlotsNotPassed: released slots above a lowered limit are not passed on, and the
 // others are.
 func TestLostSlotsNotPassed(t *testing.T) {
