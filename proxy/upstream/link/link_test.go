@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ type accepted struct {
 
 func newMesh(t *testing.T, settings link.Settings, service string) (*proxytest.Mesh, *proxytest.Dialler, *acceptor) {
 	t.Helper()
-	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 2s}",
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 2s, body: 5s}",
 		Service: proxytest.Fields("connect_timeout: 1s", service)})
 	a := &acceptor{m: m, loop: m.W.Loop("10.0.1.1-raw"), settings: settings}
 	m.Nodes[1].Stop[0]()
@@ -314,6 +315,9 @@ func TestSilentPeer(t *testing.T) {
 	check(t, late, "deadline")
 	m.W.Faults.PauseReading(a.links[0].Conn, false)
 	m.W.Run(time.Second)
+	if !a.links[0].Ended || a.links[1].Ended {
+		t.Errorf("the silent link has ended: %t, the other: %t", a.links[0].Ended, a.links[1].Ended)
+	}
 	m.Settled()
 }
 
@@ -349,8 +353,8 @@ func TestCancelAcks(t *testing.T) {
 			a.links[0].respond(1) // crosses the CANCEL
 		}
 		to := &m.Consumer.Report().Services[0].Endpoints[0]
-		if to.Pending != 0 || to.Stats.Outcomes[c.as] != 1 || to.Stats.Ended() != 2 {
-			t.Errorf("%v: %d are pending in the end, outcomes %v", c.acks, to.Pending, to.Stats.Outcomes)
+		if to.Pending != 0 || to.Stats.Outcomes[c.as] != 1 || to.Stats.Ended() != 2 || to.Stats.BytesOut == 0 {
+			t.Errorf("%v: %d are pending in the end, outcomes %v, %d bytes", c.acks, to.Pending, to.Stats.Outcomes, to.Stats.BytesOut)
 		}
 		m.Settled()
 	}
@@ -377,10 +381,77 @@ func TestRejected(t *testing.T) {
 	})
 	m.W.Run(100 * time.Millisecond)
 	check(t, calls, "overloaded", "response-too-large", "open")
+	a.links[0].say(func(w *link.Writer) { w.CancelAck(2, link.CancelDropped) })
 	a.links[0].respond(3)
 	check(t, calls, "overloaded", "response-too-large", "")
+	if n := m.Consumer.Report().Stats.Cancels; n != 1 {
+		t.Errorf("%d requests were cancelled, want the one whose response is too large", n)
+	}
 	if a.links[0].Ended {
 		t.Error("the link is closed")
+	}
+	m.Settled()
+}
+
+// TestSlowResponse: a response that stops arriving fails once timeouts.body has passed, and the link goes on.
+func TestSlowResponse(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 5m, retry: {on: []}")
+	calls, _ := a.send(2)
+	a.loop.Do(func() {
+		w := a.links[0].w
+		w.Response(1, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, 4*shard.LeastShed)}, protocol.CodecHTTP, nil)
+		a.links[0].Conn.Write(w.Append(nil, 2*shard.LeastShed))
+	})
+	m.FinishAfter(8*time.Second, calls[:1])
+	check(t, calls, "deadline", "open")
+	a.links[0].respond(2)
+	check(t, calls, "deadline", "")
+	m.Settled()
+}
+
+// TestBestOfTwo: the client gets the better one of two bad responses that came over one link.
+func TestBestOfTwo(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, idempotent: true, retry: {on: [503], attempts: 1}")
+	calls, _ := a.send(1)
+	for id, status := range []int{503, 500} {
+		a.links[0].say(func(w *link.Writer) {
+			w.Response(uint64(id+1), &protocol.Response{Status: status, DeclaredLength: -1, Body: fmt.Appendf(nil, "says %d", status)}, protocol.CodecHTTP, nil)
+		})
+	}
+	if m.Finish(calls...); calls[0].Status != 500 || string(calls[0].Body) != "says 500" {
+		t.Errorf("status %d, %q", calls[0].Status, calls[0].Body)
+	}
+	m.Settled()
+}
+
+// TestUnsentOnDrainingLink: a link that drains closes once the client of its last request leaves, if nothing of the request was sent.
+func TestUnsentOnDrainingLink(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	calls, _ := a.send(1)
+	a.links[0].respond(1)
+	m.OK(calls...)
+	m.W.Faults.PauseReading(a.links[0].Conn, true)
+	var clients []*proxytest.Client
+	for range 100 { // more than the link takes
+		c := m.Get("/", "X: "+strings.Repeat("x", 20<<10))
+		c.Nonce = ""
+		clients = append(clients, m.Do(c))
+	}
+	m.W.Run(100 * time.Millisecond)
+	m.Consumer.Update("compute")
+	a.links[0].say(func(w *link.Writer) {
+		for id := range uint64(99) {
+			w.Response(id+2, &protocol.Response{Status: 200, DeclaredLength: -1}, protocol.CodecHTTP, nil)
+		}
+	})
+	for _, c := range clients { // one has no response yet
+		c.Leave()
+	}
+	m.W.Run(10 * time.Millisecond)
+	m.W.Faults.PauseReading(a.links[0].Conn, false)
+	m.W.Run(100 * time.Millisecond)
+	if !a.links[0].Ended {
+		t.Error("the link is open")
 	}
 	m.Settled()
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
@@ -60,5 +61,24 @@ func TestLargest(t *testing.T) {
 	}
 	if u.Connections() != 0 || u.cur != nil {
 		t.Errorf("%d links are left, the one for requests: %v", u.Connections(), u.cur)
+	}
+}
+
+// TestTellsStart: a link tells when requests start once it is open to a peer that can say so.
+func TestTellsStart(t *testing.T) {
+	u := &upstream{}
+	if u.TellsStart() {
+		t.Error("without a link")
+	}
+	u.cur = &client{up: u}
+	u.cur.calls.init(u.cur)
+	if u.TellsStart() {
+		t.Error("before the preface of the peer")
+	}
+	for features, want := range map[uint64]bool{0: false, link.FeatureProbes: false, link.FeatureStarts: true, link.FeatureStarts | link.FeatureProbes: true} {
+		u.cur.calls.setPeer(link.Settings{MaxStreams: 1, Features: features})
+		if got := u.TellsStart(); got != want {
+			t.Errorf("with the features %b: %t", features, got)
+		}
 	}
 }
