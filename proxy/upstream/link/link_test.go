@@ -204,8 +204,9 @@ func TestGoAway(t *testing.T) {
 	first := a.links[0]
 	first.say(func(w *link.Writer) { w.GoAway(4, link.Draining) })
 	first.say(func(w *link.Writer) { w.GoAway(4, link.Draining) })
-	if len(a.links) != 2 {
-		t.Fatalf("%d links", len(a.links))
+	links := func() int { return m.Consumer.Report().Services[0].Endpoints[0].Connections }
+	if len(a.links) != 2 || links() != 2 {
+		t.Fatalf("%d links, and %d are reported", len(a.links), links())
 	}
 	first.respond(2)
 	first.say(func(w *link.Writer) { w.GoAway(3, link.Draining) })
@@ -221,8 +222,8 @@ func TestGoAway(t *testing.T) {
 	first.respond(3)
 	m.OK(calls...)
 	m.RunUntil("the close", func() bool { return first.Ended })
-	if a.links[1].Ended || len(a.links) != 2 {
-		t.Errorf("%d links", len(a.links))
+	if a.links[1].Ended || len(a.links) != 2 || links() != 1 {
+		t.Errorf("%d links, and %d are reported", len(a.links), links())
 	}
 	m.Settled()
 }
@@ -761,6 +762,10 @@ func TestUnasked(t *testing.T) {
 			w.Response(id, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, proxytest.MaxMessage+1)}, protocol.CodecHTTP, nil)
 		})
 		a.links[0].say(func(w *link.Writer) { w.Refused(id, link.Overload); w.CancelAck(id, link.CancelFinished) })
+		a.links[0].say(func(w *link.Writer) { w.Answer(link.Load{}) })
+	}
+	if n := m.Consumer.Stats("compute").Probes.Answers; n != 0 {
+		t.Errorf("%d answers count, and nothing was asked", n)
 	}
 	m.W.Run(100 * time.Millisecond)
 	calls, _ = a.send(1)

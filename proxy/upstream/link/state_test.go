@@ -9,15 +9,26 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // stillLoop is a loop on which nothing happens.
-type stillLoop struct{ loop.Loop }
+type stillLoop struct {
+	loop.Loop
+	now time.Duration
+}
 
-func (stillLoop) Now() time.Duration               { return 0 }
-func (stillLoop) After(time.Duration, *loop.Timer) {}
-func (stillLoop) Defer(*loop.Flush)                {}
+func (l *stillLoop) Now() time.Duration             { return l.now }
+func (*stillLoop) After(time.Duration, *loop.Timer) {}
+func (*stillLoop) Stop(*loop.Timer)                 {}
+func (*stillLoop) Defer(*loop.Flush)                {}
+
+func newShard(l loop.Loop) *shard.Shard {
+	s := shard.New(new(shard.Process), 0, l, slog.New(slog.DiscardHandler), 1)
+	s.Config = &config.Config{Timeouts: config.Timeouts{Write: time.Minute}}
+	return s
+}
 
 // fullConn is a connection whose peer has not taken so many bytes.
 type fullConn struct {
@@ -29,9 +40,7 @@ func (c fullConn) Buffered() int { return c.left }
 
 // TestLargest: a link counts among those that hold memory until it closes, with what has arrived and what the peer has not taken.
 func TestLargest(t *testing.T) {
-	s := shard.New(new(shard.Process), 0, stillLoop{}, slog.New(slog.DiscardHandler), 1)
-	s.Config = &config.Config{Timeouts: config.Timeouts{Write: time.Minute}}
-	u := &upstream{}
+	s, u := newShard(&stillLoop{}), &upstream{}
 	add := func(requests, arrived, left int) *client {
 		c := &client{up: u}
 		c.calls.init(c)
@@ -79,6 +88,38 @@ func TestTellsStart(t *testing.T) {
 		u.cur.calls.setPeer(link.Settings{MaxStreams: 1, Features: features})
 		if got := u.TellsStart(); got != want {
 			t.Errorf("with the features %b: %t", features, got)
+		}
+	}
+}
+
+// TestProbe: a probe goes to a peer that answers probes, unless earlier output waits. Until it is lost none follows.
+func TestProbe(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		features      uint64
+		left          int           // bytes that the peer has not taken
+		after         time.Duration // the time since another probe; 0 means that there was none
+		want          bool
+		sent, dropped uint64
+	}{
+		{"the peer answers none", link.FeatureStarts, 0, 0, false, 0, 0},
+		{"the first", link.FeatureProbes, 0, 0, true, 1, 0},
+		{"output waits", link.FeatureProbes, 1, 0, false, 0, 1},
+		{"one is on the way", link.FeatureProbes, 0, probeLost - 1, true, 0, 0},
+		{"one is lost", link.FeatureProbes, 0, probeLost, true, 1, 0},
+	} {
+		l := &stillLoop{now: time.Second}
+		of := &service.Service{}
+		client := &client{up: &upstream{service: of}}
+		client.calls.init(client)
+		client.Init(newShard(l), link.NewDialer(link.Settings{}, link.ReaderLimits{}, &client.calls), client)
+		client.Transport = fullConn{left: c.left}
+		client.OnPreface(1, link.Settings{MaxStreams: 1, Features: c.features})
+		if c.after > 0 {
+			client.probes.sent = l.now - c.after
+		}
+		if got := client.probe(); got != c.want || of.Stats.Probes.Sent != c.sent || of.Stats.Probes.Dropped != c.dropped {
+			t.Errorf("%s: %t, counted %+v", c.name, got, of.Stats.Probes)
 		}
 	}
 }
