@@ -203,7 +203,7 @@ func TestReport(t *testing.T) {
 	s.Stats.HedgesWon = 1 // of routes that are gone
 	for _, d := range []stats.Detail{stats.Counters, stats.Verdicts} {
 		r := s.Report(d)
-		if r.Name != "s" || r.Stats.HedgesWon != 6 || r.Panics || r.Breaker != stats.BreakerNone || r.HedgesInFlight != 0 || len(r.Endpoints) != 2 || len(r.Routes) != 1 {
+		if r.Name != "s" || r.Stats.HedgesWon != 6 || r.Stats.Ejections[outlier.ByConsecutive] != 1 || r.Panics || r.Breaker != stats.BreakerNone || r.HedgesInFlight != 0 || len(r.Endpoints) != 2 || len(r.Routes) != 1 {
 			t.Fatalf("%+v", r)
 		}
 		if e := r.Endpoints[0]; e.Addr != "a" || !e.Ejected || e.EjectedBy != outlier.ByConsecutive || e.Ejections != 1 || e.FailedInRow != 2 || e.Connections != 1 || e.Pending != 0 {
@@ -358,5 +358,25 @@ func TestReportStalls(t *testing.T) {
 	r := s.Report(stats.Counters)
 	if want := time.Unix(1000, 0).Add(r.Stalls.Last - l.Now()); (r.Stalls.Every-every).Abs() > time.Millisecond || !r.StalledAt.Equal(want) {
 		t.Errorf("%+v at %v", r.Stalls, r.StalledAt)
+	}
+}
+
+// TestNoteSilence: no hedge would have helped a request that endpoints let wait which were silent together, as an endpoint shows that
+// responds now.
+func TestNoteSilence(t *testing.T) {
+	const after = 10 * time.Millisecond
+	for silence, want := range map[time.Duration]bool{5 * after: true, after - 1: false} {
+		s, l := newTestService(t)
+		withEndpoints(s, nil, nil)
+		s.Set.Stall = lb.Stall{After: after}
+		began := l.Now()
+		for i := range s.Set.Len() {
+			s.Set.At(i).Start(began)
+		}
+		l.now += silence
+		s.NoteSilence(l.Now(), s.Set.At(0))
+		if got := s.Hedging.Together.Covers(began, l.Now()); got != want {
+			t.Errorf("silent for %v: %t", silence, got)
+		}
 	}
 }

@@ -113,6 +113,22 @@ func TestRaisedLimit(t *testing.T) {
 	}
 }
 
+// TestBatchAdmitted: a batch request gets a free slot at once, unless another one waits.
+func TestBatchAdmitted(t *testing.T) {
+	settings := config.DefaultService("s")
+	settings.MaxConcurrency = 4
+	a := &servicesOn(config.Default(), settings, []*stillLoop{{}})[0].Admission
+	var places [3]Place
+	if got := a.Admit(&places[0], &Ask{Batch: true}); got != SlotGranted {
+		t.Errorf("the first: %d", got)
+	}
+	a.slots.Waiting.Add(true)
+	a.wait(&places[1], &Ask{Batch: true})
+	if got := a.Admit(&places[2], &Ask{Batch: true}); got != SlotQueued {
+		t.Errorf("behind another: %d", got)
+	}
+}
+
 // TestServiceTime: an automatic limit learns how long the application took.
 func TestServiceTime(t *testing.T) {
 	a := autoService(t)
