@@ -86,6 +86,8 @@ func TestChunkLimits(t *testing.T) {
 		"0\r\nA: " + a(64-7) + "\r\n\r\n":              nil,
 		"0\r\nA: " + a(65-7) + "\r\n\r\n":              ErrTrailerTooLarge,
 		"0\r\nA: " + a(60):                             nil,
+		"0\r\nA: " + a(59) + "\r\n":                    nil,
+		"0\r\nA: " + a(59) + "\r\n\r":                  ErrTrailerTooLarge,
 		"0\r\nA: " + a(61):                             ErrTrailerTooLarge,
 		"0\r\n" + strings.Repeat("a:\r\n", 4) + "\r\n": nil,
 		"0\r\n" + strings.Repeat("a:\r\n", 5) + "\r\n": ErrTooManyHeaders,
