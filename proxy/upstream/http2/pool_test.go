@@ -56,6 +56,23 @@ func TestOneDialUntilSettings(t *testing.T) {
 	m.Settled()
 }
 
+// TestRefusedAfterLoss: once an endpoint has closed its only connection, none may become free: a request fails at once if the driver has
+// no room for a dial.
+func TestRefusedAfterLoss(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 10s, retry: {on: []}"})
+	a := startApps(m)[0]
+	m.OK(do(m))
+	m.W.Faults.Reset(a.conns[0].Conn)
+	m.W.Run(10 * time.Millisecond)
+	d.MaxDials, d.Dialling = 1, 1 // for another endpoint
+	if call := do(m); call.Code != "too-many-dials" || call.Took > time.Second {
+		t.Errorf("status %d %s after %v", call.Status, call.Code, call.Took)
+	}
+	d.Dialling = 0
+	m.OK(do(m))
+	m.Settled()
+}
+
 // TestFailedDials: what waits fails with the dial that it waits for. If there is another connection, one request or tunnel fails with
 // each dial; without, all fail that have waited since the dial began, and so do all tunnels.
 func TestFailedDials(t *testing.T) {
