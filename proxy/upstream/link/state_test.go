@@ -123,3 +123,37 @@ func TestProbe(t *testing.T) {
 		}
 	}
 }
+
+// countingConn is a connection that counts what is written.
+type countingConn struct {
+	fullConn
+	writes *int
+}
+
+func (c countingConn) Write([]byte)        { *c.writes++ }
+func (c countingConn) WriteParts([][]byte) { *c.writes++ }
+
+// TestAtOnce: a frame about the only call of a link leaves at once. One about a call among others waits for the end of the turn.
+func TestAtOnce(t *testing.T) {
+	for name, say := range map[string]func(cs *calls, a *race.Attempt){"start": (*calls).AskStart, "withdraw": (*calls).Withdraw} {
+		for n, want := range map[int]int{1: 1, 2: 0} {
+			writes := 0
+			c := &client{up: &upstream{service: &service.Service{}}}
+			c.calls.init(c)
+			c.Init(newShard(&stillLoop{}), link.NewDialer(link.Settings{}, link.ReaderLimits{}, &c.calls), c)
+			conn := countingConn{writes: &writes}
+			c.Transport, c.Outbound.Conn = conn, conn
+			c.OnPreface(1, link.Settings{Features: link.FeatureStarts})
+			c.Flush()
+			all := make([]race.Attempt, n)
+			for i := range all {
+				all[i].Carry(&c.calls, uint64(i+1))
+				c.calls.all.Put(uint64(i+1), &all[i])
+			}
+			before := writes
+			if say(&c.calls, &all[0]); writes-before != want {
+				t.Errorf("%s: %d writes with %d calls on the link", name, writes-before, n)
+			}
+		}
+	}
+}
