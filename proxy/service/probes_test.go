@@ -106,6 +106,11 @@ func TestProbeWaits(t *testing.T) {
 	}
 }
 
+// calm is an attempt for which the end of its wait changes nothing.
+type calm struct{}
+
+func (calm) Answered() {}
+
 // TestProbesOfFew: an attempt waits if two endpoints may answer: there is a choice.
 func TestProbesOfFew(t *testing.T) {
 	s, l := newTestService(t)
@@ -115,10 +120,19 @@ func TestProbesOfFew(t *testing.T) {
 	a, b := &noConnections{}, &noConnections{}
 	withEndpoints(s, a, b)
 	var w ProbeWait
-	w.Init(&asker{})
+	w.Init(calm{})
 	q := s.Query(0, nil)
-	if e, waits := s.Probes.Pick(&w, &q); e != nil || !waits || a.probes != 1 || b.probes != 1 || len(l.timers) == 0 {
+	if e, waits := s.Probes.Pick(&w, &q); e != nil || !waits || a.probes != 1 || b.probes != 1 {
 		t.Errorf("picked %v, waits %t, %d and %d probes", e, waits, a.probes, b.probes)
+	}
+	if _, armed := l.timers[&s.Probes.timer]; !armed {
+		t.Error("the wait has no end")
+	}
+	for i := range 2 {
+		s.Probes.Answered(s.Set.At(i), lb.Load{})
+	}
+	if _, armed := l.timers[&s.Probes.timer]; armed {
+		t.Error("the timer is armed, and nobody waits")
 	}
 }
 
