@@ -158,6 +158,27 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestStartAlone: a peer that asks about a request which waits is told when it begins, although its link carries nothing else then.
+func TestStartAlone(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1, max_queue: 4"})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	first, other := m.DialLink()
+	first.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	send(m, other, first)
+	w, p := m.DialLink()
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	w.Start(1)
+	send(m, p, w)
+	checkFrames(t, "while the other request has the slot", p)
+	m.W.Run(1500 * time.Millisecond)
+	checkFrames(t, "afterwards", p, "start 1")
+	m.W.Run(time.Second)
+	checkFrames(t, "in the end", p, "start 1", "response 1 200")
+	m.Clients.Do(func() { p.Conn.Close(); other.Conn.Close() })
+	m.Settled()
+}
+
 // TestWithdraw: a tied request that waits is refused when its peer says so. A tied request that has begun goes on.
 func TestWithdraw(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1, max_queue: 4"})
@@ -280,6 +301,9 @@ func TestDrainedByRefusal(t *testing.T) {
 		t.Error("the link stays open")
 	}
 	checkFrames(t, "the peer", p, "goaway 0 draining", "refused 1 draining")
+	if n := m.Nodes[1].Report().Stats.Errors.Of("draining"); n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
 	m.Settled()
 }
 
@@ -315,6 +339,9 @@ func TestShedLargest(t *testing.T) {
 			send(m, next, other)
 			if got := strings.Join(framesOf(t, p).all, ", "); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("the peer got %s, want %s", got, c.want)
+			}
+			if n := provider.Report().Stats.Errors.Of("shed"); c.want != "" && n == 0 {
+				t.Error("nothing is counted")
 			}
 			provider.Proc.Charge(-proxytest.HardMark)
 			m.Clients.Do(func() { p.Conn.Close(); next.Conn.Close() })
@@ -363,33 +390,147 @@ func TestRetire(t *testing.T) {
 	m.Settled()
 }
 
-// TestShedLink: a link closes at once if it holds the most of memory that is short, and no request of it is large. Its requests end.
+// TestShedLink: a link closes at once if it holds the most of memory that is short, and no request or response of it is large. Its
+// requests end.
 func TestShedLink(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Provider: "timeout: 2h"})
-	m.Apps[0].Delay = func() time.Duration { return time.Hour }
-	provider := m.Nodes[1]
-	w, p := m.DialLink()
-	medium := *proxytest.LinkRequest
-	medium.Body = make([]byte, 30<<10)
-	for id := range uint64(20) {
-		w.Request(id+1, &medium, 2*time.Hour, nil)
+	for name, c := range map[string]struct {
+		request, response, count int // bytes of each
+	}{
+		"requests": {request: 30 << 10, count: 20}, "responses that wait": {response: 30 << 10, count: 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Provider: "timeout: 2h"})
+			provider, app := m.Nodes[1], m.Apps[0]
+			app.Body = func(*protocol.Request) []byte { return make([]byte, c.response) }
+			if c.response == 0 {
+				app.Delay = func() time.Duration { return time.Hour }
+			}
+			w, p := m.DialLink()
+			medium := *proxytest.LinkRequest
+			medium.Body = make([]byte, c.request)
+			for id := range uint64(c.count) {
+				w.Request(id+1, &medium, 2*time.Hour, nil)
+				send(m, p, w)
+			}
+			app.Delay = func() time.Duration { return time.Hour }
+			provider.Proc.Charge(proxytest.HardMark)
+			other, next := m.DialLink() // whose request has the loop look for the largest
+			medium.Body = make([]byte, 60<<10)
+			other.Request(1, &medium, 2*time.Hour, nil)
+			send(m, next, other)
+			m.RunUntil("the end of the link", func() bool { return p.Ended })
+			if n := provider.ShedConnections(); n == 0 {
+				t.Error("no link is counted")
+			}
+			provider.Proc.Charge(-proxytest.HardMark)
+			m.Clients.Do(func() { next.Conn.Close() })
+			m.W.Run(10 * time.Millisecond)
+			if n := provider.Proc.Pending(); n > 1 { // that of the other link
+				t.Errorf("%d requests are in flight", n)
+			}
+		})
+	}
+}
+
+// TestBurstOverShare: while memory is short, a link over its share gets no more long requests served: those that came before count,
+// those of the same read, and responses that the peer does not let through. Short requests are served beside long ones, but not beside
+// responses that wait.
+func TestBurstOverShare(t *testing.T) {
+	const size = 20 << 10 // four fill a share of 128 KiB, and ten are less than a link takes in one read
+	for name, c := range map[string]struct {
+		before, unread int // requests in flight, and long responses that wait
+		length         int // of the next requests' bodies
+		served         int // of ten, about
+	}{
+		"at once":            {length: size, served: 3},
+		"behind others":      {before: 2, length: size, served: 1},
+		"unread":             {unread: 20, length: 10, served: 0},
+		"short":              {length: 10, served: 10},
+		"short, behind long": {before: 6, length: 10, served: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {buffered: 1MiB, message: 256KiB}", Provider: "timeout: 1m"})
+			m.WarmUp(1)
+			for range 6 { // so that there are eight links
+				m.DialLink()
+			}
+			provider, app := m.Nodes[1], m.Apps[0]
+			m.W.Options.ReadSize, m.W.Options.Cut = 256<<10, 0
+			w, p := m.DialLink()
+			id := uint64(0)
+			requests := func(n, length int) {
+				long := *proxytest.LinkRequest
+				long.Body = make([]byte, length)
+				var out []byte
+				for range n { // one behind the other
+					id++
+					w.Granted(uint32(length))
+					w.Request(id, &long, time.Minute, nil)
+					out = w.Append(out, 4<<20)
+				}
+				m.Clients.Do(func() { p.Conn.Write(out) })
+				m.W.Run(100 * time.Millisecond)
+			}
+			app.Body = func(*protocol.Request) []byte { return make([]byte, size) }
+			requests(c.unread, 10)
+			app.Body = nil
+			app.Delay = func() time.Duration { return 10 * time.Second }
+			requests(c.before, size)
+			pending := provider.Proc.Pending()
+			provider.Proc.Charge(1 << 20)
+			requests(10, c.length)
+			if n := provider.Proc.Pending() - pending; n > c.served+1 || n < c.served-1 {
+				t.Errorf("%d of ten requests are served, want %d", n, c.served)
+			}
+			provider.Proc.Charge(-1 << 20)
+			m.Clients.Do(func() { p.Conn.Close() })
+			m.Settled()
+		})
+	}
+}
+
+// TestUselessCancels: a peer that cancels one request again and again while the application works on it loses its link. What it has sent
+// behind is not looked at.
+func TestUselessCancels(t *testing.T) {
+	const most = 256 + 3
+	for _, useless := range []int{most, most + 1} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "cancel: finish"})
+		came := 0
+		m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		w, p := m.DialLink()
+		w.Request(1, proxytest.LinkRequest, time.Minute, nil)
 		send(m, p, w)
+		var out []byte
+		for range 1 + useless {
+			w.Cancel(1)
+			out = w.Append(out, 1<<20)
+		}
+		w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+		m.Clients.Do(func() { p.Conn.Write(w.Append(out, 1<<20)) })
+		m.W.Run(500 * time.Millisecond)
+		if ends := useless > most; p.Ended != ends || came != map[bool]int{false: 2, true: 1}[ends] {
+			t.Errorf("%d: the link ended: %t, %d requests came", useless, p.Ended, came)
+		}
+		m.Settled()
 	}
-	provider.Proc.Charge(proxytest.HardMark)
-	other, next := m.DialLink() // whose request has the loop look for the largest
-	medium.Body = make([]byte, 60<<10)
-	other.Request(1, &medium, 2*time.Hour, nil)
-	send(m, next, other)
-	m.RunUntil("the end of the link", func() bool { return p.Ended })
-	if n := provider.ShedConnections(); n == 0 {
-		t.Error("no link is counted")
-	}
-	provider.Proc.Charge(-proxytest.HardMark)
-	m.Clients.Do(func() { next.Conn.Close() })
-	m.W.Run(10 * time.Millisecond)
-	if n := provider.Proc.Pending(); n > 1 { // that of the other link
-		t.Errorf("%d requests are in flight", n)
-	}
+}
+
+// TestListenerLinks: a listener knows how many links it has.
+func TestListenerLinks(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	l := m.Nodes[1].Proc.Generation().Listener("ingress")
+	_, p := m.DialLink()
+	_, other := m.DialLink()
+	m.DialAndSend(proxytest.Ingress, "R") // no link
+	m.W.Run(100 * time.Millisecond)
+	proxytest.Equal(t, "two links", l.Links(), 2)
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.W.Run(100 * time.Millisecond)
+	proxytest.Equal(t, "one link", l.Links(), 1)
+	m.Clients.Do(func() { other.Conn.Close() })
+	m.W.Run(100 * time.Millisecond)
+	proxytest.Equal(t, "no link", l.Links(), 0)
 }
 
 // TestSilentPeer: a peer that sends no preface loses its connection.

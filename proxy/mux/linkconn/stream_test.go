@@ -125,7 +125,7 @@ func TestAcceptedStreams(t *testing.T) {
 		{Kind: link.StreamOpaque, TimeLeft: 2 * time.Second},
 		{Kind: link.StreamAnswer, TimeLeft: time.Hour, Token: link.Token{7}},
 	} {
-		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "opaque: true"})
+		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "opaque: true", Limits: proxytest.LogAll})
 		p := m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
 		m.RunUntil("a stream", func() bool { return len(provider.Accepted) == 1 })
 		m.W.Run(time.Second)
@@ -133,6 +133,9 @@ func TestAcceptedStreams(t *testing.T) {
 		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
 		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Opener == nil {
 			t.Errorf("accepted %+v", got)
+		}
+		if hasRecord := got.Record != nil; hasRecord != (st.Kind != link.StreamAnswer) { // the request of an answer has one
+			t.Errorf("kind %d: it has a record: %t", st.Kind, hasRecord)
 		}
 		if all := string(got.Rest) + string(proxytest.ReadArrived(t, provider.Sockets[0])); all != "and more" {
 			t.Errorf("kind %d: %q followed", st.Kind, all)
@@ -190,6 +193,9 @@ func TestRefusedStreams(t *testing.T) {
 				}
 				if len(provider.Accepted) != before {
 					t.Errorf("%s, kind %d: accepted", c.name, kind)
+				}
+				if n := m.Nodes[1].Report().Stats.Errors.Of(c.code); n != 1 {
+					t.Errorf("%s, kind %d: %s is counted %d times", c.name, kind, c.code, n)
 				}
 			}
 			if c.name == "no memory" {
