@@ -20,6 +20,8 @@ type client struct {
 	raw    []byte // sent behind the frames of the codec
 	deaf   bool   // grants no window for bodies
 	goAway bool   // was received
+	last   uint32 // stream that the latest GOAWAY accepts
+	pieces int    // calls of OnData
 	ended  bool
 	err    error // of Feed
 }
@@ -53,6 +55,7 @@ func (c *client) OnOpen(conn loop.Conn) {
 }
 
 func (c *client) OnData(b []byte) {
+	c.pieces++
 	if c.err = c.codec.Feed(b); c.err == nil {
 		c.flush()
 	}
@@ -128,6 +131,14 @@ func (c *client) await(all ...*reply) {
 	})
 }
 
+// checkIdle checks that no request is left on the connection: it ends for timeouts.idle.
+func (c *client) checkIdle() {
+	c.m.T.Helper()
+	if !c.m.W.RunUntil(func() bool { return c.ended }, 2*time.Hour) {
+		c.m.T.Error("the connection is never idle")
+	}
+}
+
 // clientEvents are the methods that the codec calls.
 type clientEvents client
 
@@ -159,8 +170,10 @@ func (c *clientEvents) OnReset(st *http2.Stream, code http2.Code, _ *http2.Error
 	a := st.Owner.(*reply)
 	a.reset, a.code = true, code
 }
-func (c *clientEvents) OnWritable(*http2.Stream)    {}
-func (c *clientEvents) OnSent(*http2.Stream)        {}
-func (c *clientEvents) OnSettings()                 {}
-func (c *clientEvents) OnGoAway(uint32, http2.Code) { c.goAway = true }
-func (c *clientEvents) OnBarrier()                  {}
+func (c *clientEvents) OnWritable(*http2.Stream) {}
+func (c *clientEvents) OnSent(*http2.Stream)     {}
+func (c *clientEvents) OnSettings()              {}
+func (c *clientEvents) OnGoAway(last uint32, _ http2.Code) {
+	c.goAway, c.last = true, last
+}
+func (c *clientEvents) OnBarrier() {}

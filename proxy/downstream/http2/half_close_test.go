@@ -44,6 +44,9 @@ func TestHalfClose(t *testing.T) {
 			if took := (m.W.Now() - began).Round(time.Second); took != c.took {
 				t.Errorf("the connection ended after %v, want %v", took, c.took)
 			}
+			if client.goAway != (c.took > 0) {
+				t.Errorf("GOAWAY %t", client.goAway)
+			}
 			if incomplete.done || came != 2 {
 				t.Errorf("the incomplete request: done %t, %d requests came", incomplete.done, came)
 			}
@@ -56,19 +59,89 @@ func TestHalfClose(t *testing.T) {
 // TestHalfCloseProgress: timeouts.half_close bounds the time without a response, not that of all responses.
 func TestHalfCloseProgress(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 2m", Limits: "timeouts: {half_close: 5s}"})
-	n := 0
-	m.Apps[0].Delay = func() time.Duration { n++; return time.Duration(n) * 4 * time.Second }
+	delays := []time.Duration{4 * time.Second, 8 * time.Second, time.Hour}
+	m.Apps[0].Delay = func() time.Duration { return delays[0] }
 	came := 0
 	m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
 	client := dial(m, 1000)
 	client.deaf = true
-	first, second := client.send(request("GET", "/", 0)), client.send(request("GET", "/", 0))
-	m.RunUntil("the requests", func() bool { return came == 2 })
+	var all []*reply
+	for n := range 3 {
+		all = append(all, client.send(request("GET", "/", 0)))
+		m.RunUntil("the request", func() bool { return came == n+1 })
+		delays = delays[1:]
+	}
+	began := m.W.Now()
 	m.W.Faults.HalfClose(client.conn)
 	m.RunUntil("the end of the connection", func() bool { return client.ended })
-	for i, a := range []*reply{first, second} {
-		if !a.done || a.Status != 200 {
+	for i, a := range all {
+		if served := a.done && a.Status == 200; served != (i < 2) {
 			t.Errorf("response %d: done %t, status %d", i, a.done, a.Status)
 		}
 	}
+	if took := (m.W.Now() - began).Round(time.Second); took != 15*time.Second {
+		t.Errorf("the connection ended after %v", took)
+	}
+}
+
+// TestHalfCloseIdle: a connection without a request ends with its client's side.
+func TestHalfCloseIdle(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	client := dial(m, 0)
+	client.await(client.send(request("GET", "/", 0)))
+	m.W.Run(time.Second)
+	began := m.W.Now()
+	m.W.Faults.HalfClose(client.conn)
+	m.RunUntil("the end of the connection", func() bool { return client.ended })
+	if took := m.W.Now() - began; took > 100*time.Millisecond || client.goAway {
+		t.Errorf("the connection ended after %v, GOAWAY %t", took, client.goAway)
+	}
+	m.Settled()
+}
+
+// TestHalfCloseStream: a response that comes in pieces lasts longer than timeouts.half_close, until no piece comes for so long.
+func TestHalfCloseStream(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 5s}"})
+	m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
+	client := dial(m, 0)
+	a := client.send(request("GET", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
+	write := func(text string) {
+		m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(text)) })
+	}
+	write(string(streams.Responses[0].Head))
+	m.W.Run(10 * time.Millisecond)
+	m.W.Faults.HalfClose(client.conn)
+	for range 4 {
+		m.W.Run(4 * time.Second)
+		write("5\r\nhello\r\n")
+	}
+	began := m.W.Now()
+	m.RunUntil("the end of the connection", func() bool { return client.ended })
+	if took := m.W.Now() - began; string(a.body) != "hellohellohellohello" || took > 10*time.Second {
+		t.Errorf("the connection ended after %v, with %q", took, a.body)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestHalfCloseSlowReader: a client that reads its last response late gets all of it, however late that is after
+// timeouts.half_close.
+func TestHalfCloseSlowReader(t *testing.T) {
+	const size = 600 << 10 // more than the kernels take, and less than a connection keeps beside it
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 1s, write: 1m}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
+	m.Apps[0].Delay = func() time.Duration { return 500 * time.Millisecond }
+	client := dial(m, 16<<20)
+	a := client.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.HalfClose(client.conn)
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.PauseReading(client.conn, true)
+	m.W.Run(10 * time.Second)
+	m.W.Faults.PauseReading(client.conn, false)
+	m.RunUntil("the end of the connection", func() bool { return client.ended })
+	if !a.done || len(a.body) != size {
+		t.Errorf("done %t, %d bytes", a.done, len(a.body))
+	}
+	m.Settled()
 }

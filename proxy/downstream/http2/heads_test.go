@@ -31,7 +31,7 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 		"whole":    func(c *client) *reply { return c.send(longHead("GET")) },
 		"trailers": func(c *client) *reply { return c.send(trailed()) },
 	} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 1MiB, message: 256KiB, requests: 91}"})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		c, other := dial(m, 0), dial(m, 0)
 		var all []*reply
@@ -58,11 +58,52 @@ func TestHeadsOverMemoryShare(t *testing.T) {
 		if refused < 60 || refused == len(all) || c.ended {
 			t.Errorf("%s: %d of %d heads were refused, the connection ended: %t", name, refused, len(all), c.ended)
 		}
+		before := c.goAway
+		if c.await(c.send(request("GET", "/", 0))); before || !c.goAway { // those that are refused count in limits.requests, too
+			t.Errorf("%s: GOAWAY before the last request %t, behind it %t", name, before, c.goAway)
+		}
 		c.do(func() { c.conn.Close() })
 		m.RunUntil("the end of the connection", func() bool { return c.ended })
 		m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })
 		m.Settled()
 	}
+}
+
+// TestOpenRequestsOverShare: requests that wait for their bodies count with all memory that they take, however short they are.
+// A connection over its share can't open more while memory is short.
+func TestOpenRequestsOverShare(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
+	c, other := dial(m, 0), dial(m, 0)
+	for range 6 { // so that a share is 128 KiB
+		dial(m, 0)
+	}
+	m.W.Run(100 * time.Millisecond) // until it knows how many it may send
+	m.Consumer.Proc.Charge(1 << 20)
+	var all []*reply
+	for range 120 {
+		all = append(all, c.begin(request("POST", "/", 0, slices.Repeat([]string{"a: b"}, 30)...)))
+	}
+	m.W.Run(time.Second)
+	refused := 0
+	for _, a := range all {
+		if a.done && code(a) == "overloaded" {
+			refused++
+		}
+	}
+	if refused == 0 || refused == len(all) {
+		t.Errorf("%d of %d requests were refused", refused, len(all))
+	}
+	a := other.begin(request("POST", "/", 0, "a: b"))
+	m.W.Run(time.Second)
+	if other.end(a); a.done {
+		t.Errorf("%d %s on another connection", a.Status, code(a))
+	}
+	if other.await(a); a.Status != 200 {
+		t.Errorf("%d %s on another connection", a.Status, code(a))
+	}
+	m.Consumer.Proc.Charge(-1 << 20)
+	c.do(func() { c.conn.Close() })
+	m.Settled()
 }
 
 // TestHeadCountsOnce: a head that moves while it is decoded is judged by the memory that it will take, not

@@ -3,6 +3,7 @@ package http2_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,6 +84,74 @@ func TestInterimResponses(t *testing.T) {
 	}
 }
 
+// TestInterimComesFirst: a client gets an interim response before the application has the response.
+func TestInterimComesFirst(t *testing.T) {
+	for _, requests := range []int{1, 2} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+		app := m.Apps[0].RespondWith("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+		c := dial(m, 0)
+		var all []*reply
+		for range requests {
+			all = append(all, c.send(request("GET", "/", 0)))
+		}
+		m.RunUntil("the interim responses", func() bool {
+			return !slices.ContainsFunc(all, func(a *reply) bool { return len(a.before) == 0 })
+		})
+		m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) })
+		m.RunUntil("a response", func() bool { return slices.ContainsFunc(all, func(a *reply) bool { return string(a.body) == "ok" }) })
+		c.do(c.conn.Close)
+	}
+}
+
+// TestOneWrite: the responses that the requests of one read get go to the client together.
+func TestOneWrite(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /served}"})
+	m.W.Options.Cut = 0
+	c := dial(m, 0)
+	m.W.Run(100 * time.Millisecond)
+	c.pieces = 0
+	var all []*reply
+	c.do(func() {
+		for range 10 {
+			a := &reply{}
+			a.stream = c.codec.Request(request("GET", "/other", 0), "http", nil)
+			a.stream.Owner = a
+			all = append(all, a)
+		}
+	})
+	if c.await(all...); c.pieces != 1 {
+		t.Errorf("%d responses came in %d pieces", len(all), c.pieces)
+	}
+	m.Settled()
+}
+
+// TestRefusedUpload: a client whose request is refused may send all of the body before it reads the response.
+func TestRefusedUpload(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+	c := dial(m, 5)
+	c.deaf = true
+	a := c.begin(request("POST", "/", 0))
+	const length = 2 << 20
+	for sent, tries := 0, 0; sent < length && !a.reset; tries++ {
+		if tries > 200 {
+			t.Fatalf("the client can send no more than %d bytes", sent)
+		}
+		c.do(func() { sent += c.codec.Send(a.stream, make([]byte, min(64<<10, length-sent))) })
+		m.W.Run(10 * time.Millisecond)
+	}
+	if a.Status != 413 || a.done || a.reset {
+		t.Errorf("%d %s, done %t, reset %t", a.Status, code(a), a.done, a.reset)
+	}
+	c.end(a)
+	c.deaf = false
+	c.do(func() { c.codec.Consumed(a.stream, len(a.body)) })
+	if c.await(a); a.reset || len(a.body) == 5 {
+		t.Errorf("reset %t, %q", a.reset, a.body)
+	}
+	c.checkIdle()
+	m.Settled()
+}
+
 // TestTrailers: the trailers of a request reach an application, but for those that the client may not send.
 func TestTrailers(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2"})
@@ -110,11 +179,12 @@ func TestTrailers(t *testing.T) {
 	c.do(c.conn.Close)
 }
 
-// TestMessageLimit: without streams a body of limits.message is served, and one byte more is refused, in whatever pieces it comes.
+// TestMessageLimit: without streams a body of limits.message is served, and one byte more is refused by the first sidecar, in
+// whatever pieces it comes.
 func TestMessageLimit(t *testing.T) {
 	for _, n := range []int{64 << 10, 64<<10 + 1} {
 		for _, length := range []int64{int64(n), -1} {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
 			c := dial(m, 0)
 			a := c.announce(request("POST", "/", 0), length, false)
 			for sent := 0; sent < n && !a.done; {
@@ -134,6 +204,29 @@ func TestMessageLimit(t *testing.T) {
 			}
 			m.Settled()
 		}
+	}
+}
+
+// TestGrowingBody: where streams are possible, a body without a length stays a message up to limits.message, and leaves the loop with
+// one byte more.
+func TestGrowingBody(t *testing.T) {
+	for _, n := range []int{64 << 10, 64<<10 + 1} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		c := dial(m, 0)
+		a := c.begin(request("POST", "/", 0))
+		for sent := 0; sent < n; {
+			c.do(func() { sent += c.codec.Send(a.stream, bytes.Repeat([]byte{'x'}, min(10_000, n-sent))) })
+			m.W.Run(time.Millisecond)
+		}
+		if over := n > 64<<10; len(streams.Requests) != map[bool]int{true: 1}[over] {
+			t.Errorf("%d bytes: %d streams", n, len(streams.Requests))
+		} else if !over {
+			c.end(a)
+			if c.await(a); a.Status != 200 {
+				t.Errorf("%d bytes: %d %s", n, a.Status, code(a))
+			}
+		}
+		proxytest.CheckStreamsSettled(m, streams)
 	}
 }
 
@@ -204,8 +297,12 @@ func TestUntrustedClient(t *testing.T) {
 // TestShedConnection: a connection that does not read closes at once when it must give back memory, and its requests end.
 func TestShedConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
+	c := dial(m, 5)
+	c.deaf = true
+	unread := c.send(request("GET", "/", 0))
+	m.RunUntil("a part of a response", func() bool { return len(unread.body) == 5 })
+	c.begin(request("POST", "/", 0))
 	m.Apps[0].Delay = func() time.Duration { return time.Hour }
-	c := dial(m, 0)
 	for range 100 {
 		c.send(request("POST", "/", 30<<10))
 		m.W.Run(time.Millisecond)
@@ -216,6 +313,9 @@ func TestShedConnection(t *testing.T) {
 	m.RunUntil("the end of the connection", func() bool { return c.ended || other.ended })
 	if n := m.Consumer.ShedConnections(); n == 0 {
 		t.Error("no connection is counted")
+	}
+	if n := m.Consumer.Proc.Pending(); n > 1 || !c.ended {
+		t.Errorf("%d requests are pending, the connection ended: %t", n, c.ended)
 	}
 	m.Consumer.Proc.Charge(-proxytest.HardMark)
 	for _, c := range []*client{c, other} {

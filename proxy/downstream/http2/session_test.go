@@ -3,6 +3,7 @@ package http2_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,12 +74,79 @@ func TestSlowGreeting(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
 		p := &proxytest.Peer{Says: []byte(sent)}
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+		if strings.HasPrefix(sent, http2.Preface) {
+			m.RunUntil("SETTINGS", func() bool { return len(p.Heard) > 0 })
+			if m.W.Now() > 100*time.Millisecond {
+				t.Errorf("%q: no SETTINGS before %v", sent, m.W.Now())
+			}
+		}
 		m.RunUntil("the end of the connection", func() bool { return p.Ended })
 		if took := m.W.Now(); took < 3*time.Second || took > 5*time.Second {
 			t.Errorf("%q: closed after %v", sent, took)
 		}
 		m.Settled()
 	}
+}
+
+// TestUnreadEnd: a connection that closes ends in timeouts.write although its client does not read how it does.
+func TestUnreadEnd(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	m.W.Run(time.Second)
+	m.W.Faults.PauseReading(c.conn, true)
+	c.do(func() { c.raw = []byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82} }) // HEADERS without END_HEADERS
+	m.W.Options.SendBuffer = 0
+	m.W.Run(6 * time.Second) // timeouts.header, and a part of timeouts.write
+	if n := m.Consumer.Report().Stats.Connections; n != 1 {
+		t.Errorf("%d connections while the client may read", n)
+	}
+	m.W.Run(3 * time.Second)
+	if n := m.Consumer.Report().Stats.Connections; n != 0 {
+		t.Errorf("%d connections", n)
+	}
+	m.Settled()
+}
+
+// TestOneEnd: a connection that has ended for a fault does not time out beside, while its client reads nothing.
+func TestOneEnd(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 0)
+	m.W.Run(time.Second)
+	m.W.Faults.PauseReading(c.conn, true)
+	c.do(func() { c.raw = []byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82} }) // HEADERS without END_HEADERS
+	m.W.Run(10 * time.Millisecond)
+	c.do(func() { c.raw = []byte{0, 0, 1, 9, 0, 0, 0, 0, 3, 0x82} }) // CONTINUATION of another stream
+	m.W.Options.SendBuffer = 0
+	m.W.Run(10 * time.Second)
+	s := m.Consumer.Report().Stats
+	if n, slow := s.Errors.Of("http2-error"), s.Errors.Of("header-timeout"); n != 1 || slow != 0 {
+		t.Errorf("%d faults and %d timeouts are counted", n, slow)
+	}
+	m.Settled()
+}
+
+// TestTimeoutsOfOthers: each call of a connection ends in its own time, whatever the calls before it wait for.
+func TestTimeoutsOfOthers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {body: 9s, write: 4s}", Service: "timeout: 1m"})
+	m.Apps[0].Delay = func() time.Duration { return time.Hour }
+	c := dial(m, 1000)
+	c.deaf = true
+	served := c.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 5000) }
+	began := m.W.Now()
+	incomplete, unread := c.begin(request("POST", "/", 0)), c.send(request("GET", "/", 0))
+	late := c.begin(request("POST", "/", 0))
+	m.RunUntil("a reset", func() bool { return unread.reset })
+	if took := m.W.Now() - began; took < 4*time.Second || took > 8500*time.Millisecond || unread.code != http2.Cancel || incomplete.done {
+		t.Errorf("reset with %d after %v", unread.code, took)
+	}
+	c.await(incomplete, late)
+	if took := (m.W.Now() - began).Round(time.Second); took != 9*time.Second || incomplete.Status != 408 || late.Status != 408 || served.done {
+		t.Errorf("%d and %d after %v", incomplete.Status, late.Status, took)
+	}
+	c.do(c.conn.Close)
 }
 
 // TestSlowBody: a body that is not complete in timeouts.body is refused, and the connection goes on.
@@ -320,6 +388,7 @@ func TestFailureOfStream(t *testing.T) {
 			t.Errorf("%q became %d, status %s, message %q, body %q", is.response, a.Status, status, message, a.body)
 		}
 		proxytest.CheckStreamsSettled(m, consumer)
+		c.checkIdle()
 	}
 }
 
@@ -345,15 +414,18 @@ func TestTablesAreBounded(t *testing.T) {
 	const part = 512 << 10 // of proxytest.SmallBudget
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	var all []*client
+	filling := request("GET", "/", 0)
+	for i := range 30 {
+		filling.Headers = append(filling.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
+	}
+	busy := dial(m, 0)
+	busy.await(busy.send(filling), busy.send(filling))
+	incomplete := busy.begin(request("POST", "/", 0))
 	for range 200 {
 		c := dial(m, 0)
 		all = append(all, c)
 		for range 2 { // what repeats enters the tables
-			r := request("GET", "/", 0)
-			for i := range 30 {
-				r.Headers = append(r.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
-			}
-			a := c.send(r)
+			a := c.send(filling)
 			if c.await(a); a.Status != 200 {
 				t.Fatalf("status %d %s", a.Status, code(a))
 			}
@@ -372,6 +444,10 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	if closed == 0 {
 		t.Error("no connection has closed")
+	}
+	busy.end(incomplete)
+	if busy.await(incomplete); incomplete.Status != 200 {
+		t.Errorf("%d %s on a connection that was not idle, ended %t", incomplete.Status, code(incomplete), busy.ended)
 	}
 	m.Settled()
 }

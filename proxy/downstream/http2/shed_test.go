@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,93 @@ func TestShedLargest(t *testing.T) {
 		t.Errorf("%d of 40 responses were given up, the connection ended: %t", shed, c.ended)
 	}
 	m.Settled()
+	if n := m.Consumer.WriteTimeouts(); n != uint64(40-shed) {
+		t.Errorf("%d responses have timed out, and %d were given up before", n, shed)
+	}
+}
+
+// TestShedStream: a response that is a stream, and that the client does not read, ends when memory is full. Its goroutine learns
+// of that.
+func TestShedStream(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	c, other := dial(m, 1000), dial(m, 0)
+	c.deaf = true
+	a := c.begin(request("POST", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(streams.Sockets) == 1 })
+	m.Consumer.Loop.Do(func() {
+		_, _ = streams.Sockets[0].Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n"))
+		_, _ = streams.Sockets[0].Write(make([]byte, 200_000))
+	})
+	m.RunUntil("the first bytes", func() bool { return len(a.body) == 1000 })
+	m.Consumer.Proc.Charge(proxytest.HardMark)
+	other.send(request("POST", "/", 100<<10))
+	m.RunUntil("a reset", func() bool { return a.reset })
+	if a.code != http2.EnhanceYourCalm || streams.Pipes[0].Closed == nil || c.ended {
+		t.Errorf("reset with %d, the pipe was closed with %v, the connection ended: %t", a.code, streams.Pipes[0].Closed, c.ended)
+	}
+	if n := m.Consumer.Report().Stats.Errors.Of("shed"); n == 0 {
+		t.Error("nothing is counted")
+	}
+	m.Consumer.Proc.Charge(-proxytest.HardMark)
+	proxytest.CheckStreamsSettled(m, streams)
+	c.checkIdle()
+}
+
+// TestUnreadOverShare: while memory is short, a connection whose client leaves more than its share unread gets no response to
+// other requests, however small they are. Other connections do.
+func TestUnreadOverShare(t *testing.T) {
+	for name, is := range map[string]struct {
+		window int
+		deaf   bool
+	}{
+		"no window":     {1000, true},
+		"no room ahead": {16 << 20, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
+			m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 100<<10) }
+			c, other, third := dial(m, is.window), dial(m, 0), dial(m, 0)
+			c.deaf = is.deaf
+			c.await(c.send(request("HEAD", "/", 0)))
+			m.W.Faults.PauseReading(c.conn, !is.deaf)
+			for range 9 {
+				c.send(request("GET", "/", 0))
+			}
+			m.W.Run(time.Second)
+			m.Consumer.Proc.Charge(1 << 20)
+			m.Apps[0].Body = nil
+			over := c.send(request("GET", "/", 0))
+			for _, beside := range []*client{other, third} {
+				a := beside.send(request("GET", "/", 0))
+				if beside.await(a); a.Status != 200 {
+					t.Errorf("%d %s on another connection", a.Status, code(a))
+				}
+			}
+			m.W.Faults.PauseReading(c.conn, false)
+			m.RunUntil("the head of a response", func() bool { return over.Status != 0 })
+			if over.Status != 503 || code(over) != "overloaded" {
+				t.Errorf("%d %s", over.Status, code(over))
+			}
+			m.Consumer.Proc.Charge(-1 << 20)
+			m.Settled()
+		})
+	}
+}
+
+// TestStreamCountsOnce: a request that pauses leaves the loop although its own bytes fill limits.buffered, which they are no
+// reason to refuse it for.
+func TestStreamCountsOnce(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: littleMemory})
+	c := dial(m, 0)
+	a := c.begin(request("POST", "/", 0))
+	m.Consumer.Proc.Charge(1<<20 - 100<<10)
+	c.add(a, strings.Repeat("x", 200<<10))
+	m.W.Run(time.Second)
+	if len(streams.Requests) != 1 || a.done {
+		t.Errorf("%d streams, %d %s", len(streams.Requests), a.Status, code(a))
+	}
+	m.Consumer.Proc.Charge(-(1<<20 - 100<<10))
+	proxytest.CheckStreamsSettled(m, streams)
 }
 
 // TestShedIdle: an idle connection closes in order when the process wants it, and one with a request
@@ -102,8 +190,8 @@ func TestShedIdle(t *testing.T) {
 		m.Consumer.Proc.ShedIdle()
 		m.W.Run(100 * time.Millisecond)
 	}
-	if !idle.ended || !idle.goAway || idle.err != nil {
-		t.Errorf("the idle connection: ended %t, GOAWAY %t, %v", idle.ended, idle.goAway, idle.err)
+	if !idle.ended || !idle.goAway || idle.last != 1 || idle.err != nil {
+		t.Errorf("the idle connection: ended %t, GOAWAY %t up to stream %d, %v", idle.ended, idle.goAway, idle.last, idle.err)
 	}
 	if busy.await(a); a.Status != 200 || busy.goAway {
 		t.Errorf("status %d of a request in flight, GOAWAY %t", a.Status, busy.goAway)

@@ -86,6 +86,7 @@ func TestStreamOfRequest(t *testing.T) {
 				t.Errorf("the client got %v and %d, %q, %q", a.before, a.Status, a.body, a.behind)
 			}
 			proxytest.CheckStreamsSettled(m, streams)
+			client.checkIdle()
 		})
 	}
 }
@@ -163,6 +164,7 @@ func TestStreamEnds(t *testing.T) {
 				t.Error("the goroutine does not learn of the end")
 			}
 			proxytest.CheckStreamsSettled(m, streams)
+			client.checkIdle()
 		})
 	}
 }
@@ -193,26 +195,29 @@ func TestAnswerIsStream(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, streams)
 }
 
-// TestStreamRefused: a request that is too long for a message, and that may not leave the loop, gets its response at once.
+// TestStreamRefused: a request that is too long for a message, or pauses, and that may not leave the loop gets its response at once.
 func TestStreamRefused(t *testing.T) {
+	const long = proxytest.LongBodySize
 	for name, c := range map[string]struct {
 		o      proxytest.MeshOptions
 		header string
 		held   int // bytes, by others
+		length int64
 		status int
 		code   string
 	}{
-		"no route":  {proxytest.MeshOptions{Match: "match: {path: /served}"}, "a: b", 0, 404, "no-route"},
-		"no memory": {proxytest.MeshOptions{}, "a: b", 1 << 30, 503, "overloaded"},
-		"no time":   {proxytest.MeshOptions{}, "x-remora-timeout-ms: 0", 0, 504, "deadline"},
-		"loops":     {proxytest.MeshOptions{}, "cdn-loop: " + strings.Repeat("remora,", 9), 0, 508, "loop-detected"},
+		"no route":    {proxytest.MeshOptions{Match: "match: {path: /served}"}, "a: b", 0, long, 404, "no-route"},
+		"no memory":   {proxytest.MeshOptions{}, "a: b", 1 << 30, long, 503, "overloaded"},
+		"no time":     {proxytest.MeshOptions{}, "x-remora-timeout-ms: 0", 0, long, 504, "deadline"},
+		"time passes": {proxytest.MeshOptions{}, "x-remora-timeout-ms: 50", 0, 5, 504, "deadline"}, // it pauses for longer
+		"loops":       {proxytest.MeshOptions{}, "cdn-loop: " + strings.Repeat("remora,", 9), 0, long, 508, "loop-detected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Apps, c.o.Limits = 1, proxytest.SmallMessages
 			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
 			client := dial(m, 0)
 			m.Consumer.Proc.Charge(c.held)
-			a := client.announce(request("POST", "/", 0, c.header), proxytest.LongBodySize, false)
+			a := client.announce(request("POST", "/", 0, c.header), c.length, c.length < long) // a short one waits with its body
 			if client.await(a); a.Status != c.status || code(a) != c.code || len(streams.Requests) != 0 {
 				t.Errorf("%d %s, %d streams", a.Status, code(a), len(streams.Requests))
 			}
@@ -247,4 +252,34 @@ func TestSlowReaderOfStream(t *testing.T) {
 		t.Errorf("done %t, %d bytes", a.done, len(a.body))
 	}
 	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestUnreadEndOfStream: a streamed response whose last bytes the client does not let through for timeouts.write is reset.
+func TestUnreadEndOfStream(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	c := dial(m, 1000)
+	c.deaf = true
+	a := c.begin(request("POST", "/", 0))
+	m.RunUntil("a stream", func() bool { return len(streams.Sockets) == 1 })
+	onLoop, s := m.Consumer.Loop.Do, streams.Sockets[0]
+	onLoop(func() { _, _ = s.Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 3000\r\n\r\n")) })
+	onLoop(func() { _, _ = s.Write(make([]byte, 2000)) })
+	m.W.Run(10 * time.Second) // the goroutine may take its time
+	if a.reset || len(a.body) != 1000 {
+		t.Errorf("reset %t before the end, %d bytes", a.reset, len(a.body))
+	}
+	began := m.W.Now()
+	onLoop(func() {
+		_, _ = s.Write(make([]byte, 1000))
+		_ = s.Close()
+	})
+	m.RunUntil("a reset", func() bool { return a.reset })
+	if took := m.W.Now() - began; a.code != http2.Cancel || took < 4*time.Second || took > 8500*time.Millisecond {
+		t.Errorf("reset with %d after %v", a.code, took)
+	}
+	if n := m.Consumer.WriteTimeouts(); n != 1 {
+		t.Errorf("%d timeouts counted", n)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+	c.checkIdle()
 }
