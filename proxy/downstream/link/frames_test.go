@@ -10,7 +10,9 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -492,28 +494,73 @@ func TestBurstOverShare(t *testing.T) {
 // TestUselessCancels: a peer that cancels one request again and again while the application works on it loses its link. What it has sent
 // behind is not looked at.
 func TestUselessCancels(t *testing.T) {
-	const most = 256 + 3
+	const most = 256 + 3*3
 	for _, useless := range []int{most, most + 1} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "cancel: finish"})
+		m.W.Options.Cut = 0 // all in one read
 		came := 0
 		m.Apps[0].OnRequest = func(*protocol.Request) { came++ }
-		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		w, p := m.DialLink()
 		w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+		w.Request(2, proxytest.LinkRequest, time.Minute, nil)
+		send(m, p, w) // so that there are two connections to the application
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		w.Request(3, proxytest.LinkRequest, time.Minute, nil)
 		send(m, p, w)
 		var out []byte
 		for range 1 + useless {
-			w.Cancel(1)
+			w.Cancel(3)
 			out = w.Append(out, 1<<20)
 		}
-		w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+		w.Request(4, proxytest.LinkRequest, time.Minute, nil)
 		m.Clients.Do(func() { p.Conn.Write(w.Append(out, 1<<20)) })
 		m.W.Run(500 * time.Millisecond)
-		if ends := useless > most; p.Ended != ends || came != map[bool]int{false: 2, true: 1}[ends] {
+		if ends := useless > most; p.Ended != ends || came != map[bool]int{false: 4, true: 3}[ends] {
 			t.Errorf("%d: the link ended: %t, %d requests came", useless, p.Ended, came)
 		}
 		m.Settled()
 	}
+}
+
+// TestOneWrite: the interim responses of one turn of the loop go in one write, and so do responses and the STARTs of the requests that
+// come next.
+func TestOneWrite(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Speaks: "http2", Provider: "max_concurrency: 2, max_queue: 4"})
+	m.W.Options.Cut = 0
+	app := m.Apps[0]
+	app.Stop()
+	var conn *proxytest.HTTP2Conn
+	var calls []*http2.Stream
+	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
+		conn = proxytest.NewHTTP2Conn(0, func(_ *proxytest.HTTP2Conn, st *http2.Stream) { calls = append(calls, st) })
+		return conn
+	})
+	w, p := m.DialLink()
+	for id := range uint64(4) {
+		w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
+	}
+	send(m, p, w)
+	w.Start(3)
+	w.Start(4)
+	send(m, p, w)
+	for _, say := range []func(st *http2.Stream){
+		func(st *http2.Stream) { conn.H2.Interim(st, &protocol.Response{Status: 103}) },
+		func(st *http2.Stream) { conn.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil) },
+	} {
+		before := m.Nodes[1].Report().Stats.LinkFlushes
+		app.Loop.Do(func() {
+			say(calls[0])
+			say(calls[1])
+			conn.Flush()
+		})
+		m.W.Run(10 * time.Millisecond)
+		if n := m.Nodes[1].Report().Stats.LinkFlushes - before; n != 1 {
+			t.Errorf("%d writes, %q", n, framesOf(t, p).all)
+		}
+	}
+	checkFrames(t, "in all", p, "interim 1 103", "interim 2 103", "start 3", "start 4", "response 1 200", "response 2 200")
+	app.Stop()
+	m.Clients.Do(func() { p.Conn.Close() })
 }
 
 // TestListenerLinks: a listener knows how many links it has.
