@@ -536,17 +536,13 @@ func TestOneWrite(t *testing.T) {
 		return conn
 	})
 	w, p := m.DialLink()
-	for id := range uint64(4) {
-		w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
+	requests := func(ids ...uint64) {
+		for _, id := range ids {
+			w.Request(id, proxytest.LinkRequest, time.Minute, nil)
+		}
+		send(m, p, w)
 	}
-	send(m, p, w)
-	w.Start(3)
-	w.Start(4)
-	send(m, p, w)
-	for _, say := range []func(st *http2.Stream){
-		func(st *http2.Stream) { conn.H2.Interim(st, &protocol.Response{Status: 103}) },
-		func(st *http2.Stream) { conn.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil) },
-	} {
+	together := func(what string, say func(st *http2.Stream)) {
 		before := m.Nodes[1].Report().Stats.LinkFlushes
 		app.Loop.Do(func() {
 			say(calls[0])
@@ -555,9 +551,16 @@ func TestOneWrite(t *testing.T) {
 		})
 		m.W.Run(10 * time.Millisecond)
 		if n := m.Nodes[1].Report().Stats.LinkFlushes - before; n != 1 {
-			t.Errorf("%d writes, %q", n, framesOf(t, p).all)
+			t.Errorf("%s: %d writes, %q", what, n, framesOf(t, p).all)
 		}
 	}
+	requests(1, 2)
+	together("interim responses", func(st *http2.Stream) { conn.H2.Interim(st, &protocol.Response{Status: 103}) })
+	requests(3, 4)
+	w.Start(3)
+	w.Start(4)
+	send(m, p, w)
+	together("responses", func(st *http2.Stream) { conn.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil) })
 	checkFrames(t, "in all", p, "interim 1 103", "interim 2 103", "start 3", "start 4", "response 1 200", "response 2 200")
 	app.Stop()
 	m.Clients.Do(func() { p.Conn.Close() })
