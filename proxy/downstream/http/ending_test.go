@@ -204,6 +204,26 @@ func TestShedConnection(t *testing.T) {
 	m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() == 0 && m.Consumer.Proc.Pending() == 0 })
 }
 
+// TestShedRequest: when memory is full, the connection whose request is the largest closes, and others lose nothing.
+func TestShedRequest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	large, small := m.Post(800<<10), m.Post(100<<10)
+	holder := m.Do(large)
+	m.Do(small)
+	m.W.Run(100 * time.Millisecond)
+	m.Consumer.Proc.Charge(proxytest.HardMark - 1000<<10)
+	next := m.Post(100 << 10) // with which memory is full
+	m.Do(next)
+	m.W.Run(time.Second)
+	if n := m.Consumer.ShedConnections(); n != 1 || !holder.Ended {
+		t.Errorf("%d connections were closed, that with the largest request: %t", n, holder.Ended)
+	}
+	m.OK(small, next)
+	m.Consumer.Proc.Charge(-(proxytest.HardMark - 1000<<10))
+	m.Settled()
+}
+
 // TestUnreadRequest: a request that has arrived while the loop was late gets its response, although timeouts.idle has passed or
 // the process drains.
 func TestUnreadRequest(t *testing.T) {

@@ -38,17 +38,24 @@ func TestTimersOfIncoming(t *testing.T) {
 	}
 }
 
-// TestFreeCalls: arrays for many calls, which few clients need, are not kept.
+// TestFreeCalls: arrays for many calls, which few clients need, are not kept, and those that are refer to no call.
 func TestFreeCalls(t *testing.T) {
 	for n, kept := range map[int]int{1: 1, maxFreeCalls: 1, maxFreeCalls + 1: 0, 5000: 0} {
 		s := newSession(&host{Host: &downstream.Host{}}, nil)
 		for range n {
-			s.turn.add(call{})
+			s.turn.add(call{ex: new(exchange.Exchange)})
 		}
 		for s.turn.remove() > 0 {
 		}
 		if got := len(s.host.freeCalls); got != kept || s.turn.calls != nil {
 			t.Errorf("%d calls: %d arrays kept, want %d", n, got, kept)
+		}
+		for _, calls := range s.host.freeCalls {
+			for _, c := range calls[:cap(calls)] {
+				if c != (call{}) {
+					t.Errorf("%d calls: one is kept", n)
+				}
+			}
 		}
 	}
 }

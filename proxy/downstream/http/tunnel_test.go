@@ -74,6 +74,26 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
+// TestLongHTTP2: what comes with the preface of HTTP/2 in a long read is not lost.
+func TestLongHTTP2(t *testing.T) {
+	var codec http2.Conn
+	codec.InitClient(&http2.Options{Buffers: &protocol.Buffers{}}, sender{})
+	const size = 40 << 10
+	codec.Request(&protocol.Request{Method: []byte("POST"), Path: []byte("/1"), Authority: []byte("compute:80"), Body: make([]byte, size)}, "http", nil)
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.W.Options.Cut = 0
+	got := 0
+	m.Apps[0].OnRequest = func(req *protocol.Request) { got = len(req.Body) }
+	p := m.DialAndSend(proxytest.Egress, string(codec.Output(1<<16)))
+	m.RunUntil("the request", func() bool { return m.Apps[0].Served == 1 })
+	if got != size {
+		t.Errorf("%d bytes came", got)
+	}
+	m.Consumer.Proc.Drain()
+	m.RunUntilClosed(p)
+	m.Settled()
+}
+
 // TestLateHTTP2: the preface of HTTP/2 is no request behind one of HTTP/1.1.
 func TestLateHTTP2(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}"})
