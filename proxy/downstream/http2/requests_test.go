@@ -328,3 +328,29 @@ func TestShedConnection(t *testing.T) {
 		t.Errorf("%d connections are counted", n)
 	}
 }
+
+// TestAllocations: in the steady state the requests of a connection allocate nothing, whether they come alone or not.
+func TestAllocations(t *testing.T) {
+	head := func(block string) []byte {
+		return proxytest.Frame(proxytest.FrameHeaders, proxytest.FlagEnd|proxytest.FlagEndHeaders, block)
+	}
+	get := proxytest.Frames{First: head("\x82\x86\x84\x41\x07compute"), Later: head("\x82\x86\x84\xbe")}
+	for _, streams := range []int{1, 2} {
+		m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
+		m.Greet()
+		c, next, in := m.Clients[0], uint32(1), []byte(nil)
+		m.CheckAllocs(0, func() {
+			in = in[:0]
+			for range streams {
+				in = get.Append(in, next)
+				next += 2
+			}
+			c.Deliver(in)
+			m.Net.Pump()
+			if len(c.Out) < streams*len(proxytest.ShapeBody) {
+				t.Fatalf("received %q", c.Out)
+			}
+			c.Out = c.Out[:0]
+		})
+	}
+}

@@ -524,6 +524,15 @@ func TestUnreadOutput(t *testing.T) {
 	if held := m.Consumer.Proc.Held(); held > (requests+2)*size {
 		t.Errorf("%d bytes are held for %d responses of %d bytes", held, requests, size)
 	}
+	other, before := dial(m, 16<<20), m.Consumer.Proc.Held()
+	m.W.Faults.PauseReading(other.conn, true)
+	other.send(request("GET", "/", 0))
+	m.W.Run(time.Second)
+	m.W.Faults.Reset(other.conn)
+	m.W.Run(10 * time.Millisecond)
+	if held := m.Consumer.Proc.Held(); held > before {
+		t.Errorf("%d bytes are held behind the end of a connection, %d before", held, before)
+	}
 	m.W.Faults.PauseReading(c.conn, false)
 	c.await(all...)
 	for i, a := range all {
@@ -532,6 +541,9 @@ func TestUnreadOutput(t *testing.T) {
 		}
 	}
 	m.Settled()
+	if n := m.Consumer.WriteTimeouts(); n != 0 {
+		t.Errorf("%d write timeouts", n)
+	}
 }
 
 // TestLargeHead: a head that exceeds the limits is refused, counts as a request, and leaves the connection as it is.

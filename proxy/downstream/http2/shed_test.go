@@ -93,31 +93,51 @@ func TestShedLargest(t *testing.T) {
 	}
 }
 
-// TestShedStream: a response that is a stream, and that the client does not read, ends when memory is full. Its goroutine learns
-// of that.
+// TestShedStream: of the responses that are streams, and that the client does not read, as many end as memory is short of. Their
+// goroutines learn of that.
 func TestShedStream(t *testing.T) {
-	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	const all, part = 8, 64 << 10 // responses, and what the loop holds of each
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: littleMemory})
 	c, other := dial(m, 1000), dial(m, 0)
 	c.deaf = true
-	a := c.begin(request("POST", "/", 0))
-	m.RunUntil("a stream", func() bool { return len(streams.Sockets) == 1 })
+	var replies []*reply
+	for range all {
+		replies = append(replies, c.begin(request("POST", "/", 0)))
+	}
+	m.RunUntil("the streams", func() bool { return len(streams.Sockets) == all })
 	m.Consumer.Loop.Do(func() {
-		_, _ = streams.Sockets[0].Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n"))
-		_, _ = streams.Sockets[0].Write(make([]byte, 200_000))
+		for _, s := range streams.Sockets {
+			_, _ = s.Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n"))
+			_, _ = s.Write(make([]byte, 200_000))
+		}
 	})
-	m.RunUntil("the first bytes", func() bool { return len(a.body) == 1000 })
-	m.Consumer.Proc.Charge(proxytest.HardMark)
-	other.send(request("POST", "/", 100<<10))
-	m.RunUntil("a reset", func() bool { return a.reset })
-	if a.code != http2.EnhanceYourCalm || streams.Pipes[0].Closed == nil || c.ended {
-		t.Errorf("reset with %d, the pipe was closed with %v, the connection ended: %t", a.code, streams.Pipes[0].Closed, c.ended)
+	m.W.Run(100 * time.Millisecond)
+	const hard = 2 << 20 // the hard mark of littleMemory
+	free := hard - int(m.Consumer.Proc.Held())
+	if free > hard-all*part {
+		t.Fatalf("%d bytes are free", free)
 	}
-	if n := m.Consumer.Report().Stats.Errors.Of("shed"); n == 0 {
-		t.Error("nothing is counted")
+	m.Consumer.Proc.Charge(free - 10<<10)
+	other.send(request("POST", "/", 60<<10))
+	m.W.Run(10 * time.Millisecond)
+	ended := 0
+	for i, a := range replies {
+		if !a.reset {
+			continue
+		}
+		if ended++; a.code != http2.EnhanceYourCalm || streams.Pipes[i].Closed == nil {
+			t.Errorf("reset with %d, the pipe was closed with %v", a.code, streams.Pipes[i].Closed)
+		}
 	}
-	m.Consumer.Proc.Charge(-proxytest.HardMark)
+	if ended == 0 || ended > all/2 || c.ended {
+		t.Errorf("%d of %d responses have ended, and the connection %t", ended, all, c.ended)
+	}
+	if n := m.Consumer.Report().Stats.Errors.Of("shed"); n != uint64(ended) {
+		t.Errorf("%d are counted", n)
+	}
+	m.Consumer.Proc.Charge(-(free - 10<<10))
+	c.do(c.conn.Close)
 	proxytest.CheckStreamsSettled(m, streams)
-	c.checkIdle()
 }
 
 // TestUnreadOverShare: while memory is short, a connection whose client leaves more than its share unread gets no response to
@@ -159,6 +179,24 @@ func TestUnreadOverShare(t *testing.T) {
 			m.Settled()
 		})
 	}
+}
+
+// TestLeftRequests: requests that have left the loop no longer count as ones that wait for their bodies there.
+func TestLeftRequests(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	const requests = 50
+	for range requests {
+		c.begin(request("POST", "/", 0))
+	}
+	m.W.Run(10 * time.Millisecond)
+	before := m.Consumer.Proc.Held()
+	m.RunUntil("the streams", func() bool { return len(streams.Requests) == requests })
+	m.W.Run(time.Millisecond)
+	if held := m.Consumer.Proc.Held(); before < requests<<11 || held > requests<<9 {
+		t.Errorf("%d bytes are held before, %d after the requests have left", before, held)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
 }
 
 // TestStreamCountsOnce: a request that pauses leaves the loop although its own bytes fill limits.buffered, which they are no
