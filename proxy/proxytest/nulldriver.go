@@ -37,6 +37,7 @@ type NullConn struct {
 	Peer     *NullConn
 	Out      []byte // written, not delivered
 	spare    []byte // the other half of Out's double buffer
+	Writes   int    // calls of Write
 	Closed   bool
 	Finished bool // closed by Finish
 }
@@ -60,6 +61,7 @@ func (l *NullLoop) Dial(addr string, _ time.Duration, r loop.Receiver) {
 func (c *NullConn) Write(b []byte) {
 	if !c.Closed {
 		c.Out = append(c.Out, b...)
+		c.Writes++
 	}
 }
 func (c *NullConn) WriteParts(parts [][]byte) {

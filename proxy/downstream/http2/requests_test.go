@@ -329,15 +329,17 @@ func TestShedConnection(t *testing.T) {
 	}
 }
 
-// TestAllocations: in the steady state the requests of a connection allocate nothing, whether they come alone or not.
+// TestAllocations: in the steady state the requests of a connection allocate nothing, whether they come alone or not. Responses of one
+// turn go to the client together.
 func TestAllocations(t *testing.T) {
 	head := func(block string) []byte {
 		return proxytest.Frame(proxytest.FrameHeaders, proxytest.FlagEnd|proxytest.FlagEndHeaders, block)
 	}
 	get := proxytest.Frames{First: head("\x82\x86\x84\x41\x07compute"), Later: head("\x82\x86\x84\xbe")}
-	for _, streams := range []int{1, 2} {
+	for _, streams := range []int{1, 2, 8} {
 		m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
 		m.Greet()
+		m.Clients[0].Writes = 0
 		c, next, in := m.Clients[0], uint32(1), []byte(nil)
 		m.CheckAllocs(0, func() {
 			in = in[:0]
@@ -347,10 +349,10 @@ func TestAllocations(t *testing.T) {
 			}
 			c.Deliver(in)
 			m.Net.Pump()
-			if len(c.Out) < streams*len(proxytest.ShapeBody) {
-				t.Fatalf("received %q", c.Out)
+			if len(c.Out) < streams*len(proxytest.ShapeBody) || c.Writes != 1 {
+				t.Fatalf("received %q in %d writes", c.Out, c.Writes)
 			}
-			c.Out = c.Out[:0]
+			c.Out, c.Writes = c.Out[:0], 0
 		})
 	}
 }
