@@ -69,6 +69,32 @@ func TestEventsWithoutResponse(t *testing.T) {
 	m.Settled()
 }
 
+// TestSkippedFrames: of a frame that nobody wants the sidecar keeps nothing while it arrives, however long it is.
+func TestSkippedFrames(t *testing.T) {
+	for name, f := range map[string]*dubbo.Frame{
+		"a response":                  {Status: dubbo.StatusOK},
+		"an event":                    {Request: true, Event: true, TwoWay: true},
+		"the response to a heartbeat": {Event: true, Status: dubbo.StatusOK},
+		"a call that is too long":     {Request: true, TwoWay: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {message: 64KiB}"})
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			f.Serialization, f.ID, f.Body = dubbo.Hessian2, 1, make([]byte, 400_000)
+			b := dubbo.AppendFrame(nil, f)
+			c.Send(b[:200_000])
+			m.W.Run(10 * time.Millisecond)
+			if held := m.Consumer.Proc.Held(); held > 100 {
+				t.Errorf("%d bytes are held", held)
+			}
+			c.InFlight[1] = b
+			c.Send(b[200_000:])
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+			m.Settled()
+		})
+	}
+}
+
 // TestHeartbeatFloodUnread checks that the sidecar stops responding to the heartbeats of a
 // peer that does not read.
 func TestHeartbeatFloodUnread(t *testing.T) {
