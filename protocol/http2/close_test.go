@@ -178,6 +178,23 @@ func TestFramesBehindGoAway(t *testing.T) {
 	}
 }
 
+// TestMemoryOfIds: of many ids the latest are remembered, and which was the highest that is forgotten.
+func TestMemoryOfIds(t *testing.T) {
+	const bound = 5
+	var m memory
+	for id := range uint32(4 * bound) {
+		m.add(id+1, bound)
+		for other := range uint32(4 * bound) {
+			if want := other <= id && other+bound > id; m.has(other+1) != want {
+				t.Errorf("after %d ids: %d is remembered: %t", id+1, other+1, !want)
+			}
+		}
+		if want := max(0, int(id+1)-bound); int(m.evicted) != want {
+			t.Errorf("after %d ids: %d is forgotten, want %d", id+1, m.evicted, want)
+		}
+	}
+}
+
 // TestHeadersOnForgottenStreams: HEADERS on streams that we may have reset count.
 func TestHeadersOnForgottenStreams(t *testing.T) {
 	p, l := newServer(t, Options{Floods: Floods{Others: 20}}), newLibrary()
@@ -427,6 +444,33 @@ func TestLongHead(t *testing.T) {
 	}
 	if m := p.server.got[id]; len(m.req.Headers) != 2 || len(m.req.Headers[1].Value) != 30_000 || !bytes.Equal(m.body, req.Body) {
 		t.Errorf("%d headers", len(m.req.Headers))
+	}
+}
+
+// TestHeadOfOneFrame: a head that fills the longest frame arrives as one does that is a byte shorter or longer.
+func TestHeadOfOneFrame(t *testing.T) {
+	o := Options{Limits: protocol.Limits{Header: 100_000, Headers: 10}}
+	send := func(n int) (length int) { // of the first frame
+		p := newPair(t, o, o)
+		req := typical()
+		req.Headers = fields("a: " + strings.Repeat("x", n))
+		before := len(p.client.c.w.out)
+		id := p.client.c.Request(req, "http", nil).ID()
+		length = parseFrame(p.client.c.w.out[before:]).length
+		if err := p.run(); err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if m := p.server.got[id]; m == nil || len(m.req.Headers) != 1 || len(m.req.Headers[0].Value) != n || !bytes.Equal(m.body, req.Body) {
+			t.Fatalf("%d bytes: the server has %+v", n, m)
+		}
+		return length
+	}
+	const probe = maxFrame - 300
+	full := probe + maxFrame - send(probe)
+	for n, want := range map[int]int{full - 1: maxFrame - 1, full: maxFrame, full + 1: maxFrame} {
+		if got := send(n); got != want {
+			t.Errorf("%d bytes: a frame of %d, want %d", n, got, want)
+		}
 	}
 }
 
