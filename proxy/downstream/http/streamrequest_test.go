@@ -23,6 +23,7 @@ func TestStreamRequest(t *testing.T) {
 		interactive     bool
 		grpc            bool
 		repeats         int
+		host            string // for TLS
 	}{
 		{header: "a: b", timeout: route},
 		{header: "x-remora-timeout-ms: 2000", timeout: 2 * time.Second, told: true},
@@ -33,6 +34,7 @@ func TestStreamRequest(t *testing.T) {
 		{header: "content-type: application/grpc-web", timeout: route, interactive: true},
 		{header: "x-remora-idempotent: 1", service: "retry: {on: [reset]}", timeout: route, repeats: 1},
 		{header: "a: b", service: "retry: {on: [reset]}", timeout: route},
+		{header: "a: b", service: "tls: {ca: system, sni: host}", timeout: route, host: "compute"},
 	} {
 		name := c.header + " " + c.service
 		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: c.service, Limits: proxytest.SmallMessages})
@@ -48,7 +50,7 @@ func TestStreamRequest(t *testing.T) {
 		if r.Interactive != c.interactive || r.GRPC != c.grpc || r.Repeats != c.repeats {
 			t.Errorf("%s: interactive %t, gRPC %t, %d repeats", name, r.Interactive, r.GRPC, r.Repeats)
 		}
-		if r.Service != "compute" || r.Host != "" || string(r.RequestID) != "id" || r.Record != nil || r.Opener == nil {
+		if r.Service != "compute" || r.Host != c.host || string(r.RequestID) != "id" || r.Record != nil || r.Opener == nil {
 			t.Errorf("%s: left as %+v", name, r)
 		}
 		proxytest.CheckStreamsSettled(m, streams)
