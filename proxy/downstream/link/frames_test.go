@@ -246,7 +246,7 @@ func TestUntrustedPeer(t *testing.T) {
 		want  []string
 		took  time.Duration
 	}{
-		"no preface": {says: "R", took: 0},
+		"no preface": {says: string(proxytest.LinkPreface(link.Dialer)[:3]), took: 0},
 		"idle":       {want: []string{"goaway 0 draining"}},
 		"a request":  {delay: 3 * time.Second, want: []string{"goaway 1 draining", "response 1 200"}, took: 3 * time.Second},
 		"too slow":   {delay: 10 * time.Second, want: []string{"goaway 1 draining"}, took: 5 * time.Second},
@@ -431,6 +431,47 @@ func TestShedLink(t *testing.T) {
 				t.Errorf("%d requests are in flight", n)
 			}
 		})
+	}
+}
+
+// TestShedLargerTables: of two links with the same request the one with the larger tables loses it when memory is full.
+func TestShedLargerTables(t *testing.T) {
+	const hard = 1536 << 10 // the hard mark
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {buffered: 1MiB, message: 128KiB}", Provider: "timeout: 1m"})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	provider := m.Nodes[1]
+	long := *proxytest.LinkRequest
+	long.Body = make([]byte, 120<<10)
+	request := proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, &long, time.Minute, nil) })
+	larger, other := &proxytest.Peer{Says: fullTable(slices.Clone(request))}, &proxytest.Peer{Says: request}
+	m.DialIngress(larger)
+	m.DialIngress(other)
+	m.W.Run(100 * time.Millisecond)
+	free := hard - int(provider.Proc.Buffered())
+	provider.Proc.Charge(free - 60<<10)
+	w, next := m.DialLink() // whose request has the loop look for the largest
+	long.Body = long.Body[:70<<10]
+	w.Request(1, &long, time.Minute, nil)
+	send(m, next, w)
+	checkFrames(t, "larger", larger, "refused 1 "+link.UpstreamReset.String())
+	checkFrames(t, "the other", other)
+	provider.Proc.Charge(60<<10 - free)
+	m.Clients.Do(func() { larger.Conn.Close(); other.Conn.Close(); next.Conn.Close() })
+	m.Settled()
+}
+
+// TestTimeOfRequest: a request over a link has the time that its peer says, or as long as the service allows if the peer says nothing.
+func TestTimeOfRequest(t *testing.T) {
+	for left, want := range map[time.Duration]string{0: "response 1 200", time.Minute: "response 1 200", time.Second: "refused 1 " + link.UpstreamTimeout.String()} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		m.Apps[0].Delay = func() time.Duration { return 2 * time.Second }
+		w, p := m.DialLink()
+		w.Request(1, proxytest.LinkRequest, left, nil)
+		send(m, p, w)
+		m.W.Run(3 * time.Second)
+		checkFrames(t, left.String(), p, want)
+		m.Clients.Do(func() { p.Conn.Close() })
+		m.Settled()
 	}
 }
 

@@ -146,6 +146,10 @@ func TestCancelAtApplication(t *testing.T) {
 			if got, want := acksOf(t, p), []link.Dropped{link.CancelAtApp, c.want}; !slices.Equal(got, want) {
 				t.Errorf("acknowledged by %v, want %v", got, want)
 			}
+			m.Nodes[1].Proc.Drain() // nothing of the request keeps the link open
+			if m.W.Run(time.Second); !p.Ended {
+				t.Error("the link stays open")
+			}
 		})
 	}
 }

@@ -148,6 +148,24 @@ func TestAcceptedStreams(t *testing.T) {
 	}
 }
 
+// TestKindsOfStreams checks that a service takes streams of requests, and opaque ones only if its settings say so.
+func TestKindsOfStreams(t *testing.T) {
+	for provider, kinds := range map[string]map[link.StreamKind]bool{
+		"":             {link.StreamHTTP: true, link.StreamOpaque: false},
+		"opaque: true": {link.StreamHTTP: true, link.StreamOpaque: true},
+	} {
+		for kind, takes := range kinds {
+			m, consumer, carrier := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: provider})
+			m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &link.Stream{Kind: kind})))
+			m.W.Run(time.Second)
+			if taken := len(carrier.Accepted) == 1; taken != takes {
+				t.Errorf("%q, kind %d: taken %t", provider, kind, taken)
+			}
+			proxytest.CheckStreamsSettled(m, consumer, carrier)
+		}
+	}
+}
+
 // TestRefusedStreams checks that a refusal of a stream is encoded for its kind.
 func TestRefusedStreams(t *testing.T) {
 	drain := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Drain(); m.W.Run(time.Millisecond) }
