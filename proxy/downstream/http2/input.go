@@ -78,8 +78,13 @@ func (in *input) startTimeout() {
 	}
 }
 
-// idleFor returns how long the client has sent nothing, 0 while it waits for a response: startTimeout has stopped the timeout.
-func (in *input) idleFor() time.Duration { return in.timeout.IdleFor() }
+// idleFor returns how long the client has sent nothing, 0 while it waits for a response.
+func (in *input) idleFor() time.Duration {
+	if in.calls.len() > 0 {
+		return 0
+	}
+	return in.timeout.IdleFor()
+}
 
 // stop ends the timeouts of a session that closes.
 func (in *input) stop() { in.timeout.Stop() }
