@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -333,6 +334,10 @@ func TestDialsRefused(t *testing.T) {
 		if d.Refused != before {
 			t.Errorf("%d dials without a caller", d.Refused-before)
 		}
+		d.Dialling, a.onCall = 0, nil
+		if m.OK(do(m)); len(a.conns) != 2 || busy.Done {
+			t.Errorf("with room, %d connections for a request beside one that takes long", len(a.conns))
+		}
 		m.Finish(busy)
 		m.Settled()
 	})
@@ -461,6 +466,70 @@ func flood(m *proxytest.Mesh, a *app, n int, idempotent bool) (calls []*proxytes
 	return calls
 }
 
+// fullLoop is a loop whose connections say that so many bytes wait to be written.
+type fullLoop struct {
+	loop.Loop
+	waiting int
+}
+
+func (l *fullLoop) Dial(addr string, timeout time.Duration, r loop.Receiver) {
+	l.Loop.Dial(addr, timeout, fullReceiver{r, l})
+}
+
+type fullReceiver struct {
+	loop.Receiver
+	l *fullLoop
+}
+
+func (r fullReceiver) OnOpen(c loop.Conn) { r.Receiver.OnOpen(fullConn{c, r.l}) }
+
+type fullConn struct {
+	loop.Conn
+	l *fullLoop
+}
+
+func (c fullConn) Buffered() int              { return c.l.waiting }
+func (c fullConn) AwaitRoom(int, *loop.Flush) {} // there will be none
+
+// TestFullOutbound: requests, and the GOAWAY of a connection that closes, are written while at most mux.MaxOutbound bytes wait.
+func TestFullOutbound(t *testing.T) {
+	for more, written := range []bool{true, false} {
+		l := &fullLoop{}
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 1s, retry: {on: []}",
+			Dialler: func(of loop.Loop) loop.Loop {
+				l.Loop = of
+				return l
+			}})
+		a := startApps(m)[0]
+		a.stop()
+		var peers []*proxytest.Peer
+		m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+			peers = append(peers, &proxytest.Peer{Says: []byte(settings)})
+			return peers[len(peers)-1]
+		})
+		first, second := m.Post(10), m.Post(10)
+		m.Do(first)
+		m.W.Run(10 * time.Millisecond)
+		l.waiting = mux.MaxOutbound + more
+		m.Do(second)
+		m.W.Run(10 * time.Millisecond)
+		p := peers[0]
+		if n := len(headsOf(p.Heard)); (n == 2) != written {
+			t.Errorf("%d bytes more: the endpoint got %d requests", more, n)
+		}
+		a.of.Loop.Do(func() { p.Conn.Write([]byte(frame(0, 0, 0, ""))) }) // malformed
+		m.W.Run(10 * time.Millisecond)
+		last := byte(0)
+		proxytest.EachFrame(p.Heard[len(http2.Preface):], func(f []byte) { last = f[3] })
+		if !p.Ended || (last == frameGoAway) != written {
+			t.Errorf("%d bytes more: the connection has closed: %t, behind frame %d", more, p.Ended, last)
+		}
+		l.waiting = 0
+		m.Finish(first, second)
+		m.Settled()
+	}
+}
+
 // TestLateAfterFreeze: an endpoint that reads again gets none of the requests that were not sent before their deadline.
 func TestLateAfterFreeze(t *testing.T) {
 	m, apps := newMesh(t, 1, "timeout: 3s, retry: {on: [connect]}")
@@ -477,8 +546,8 @@ func TestLateAfterFreeze(t *testing.T) {
 	}
 }
 
-// TestNotStale: a request is not sent once more if its connection was not idle before, or if the sidecar has closed it, since the
-// endpoint takes nothing any more.
+// TestNotStale: a request is not sent once more if its connection was not idle before, or if the endpoint has said something since,
+// or if the sidecar has closed it, since the endpoint takes nothing any more.
 func TestNotStale(t *testing.T) {
 	t.Run("new", func(t *testing.T) {
 		m, apps := newMesh(t, 1, "idempotent: true, retry: {on: [connect]}")
@@ -489,6 +558,22 @@ func TestNotStale(t *testing.T) {
 		m.Do(call)
 		if m.Finish(call); call.Code != "upstream-reset" || apps[0].calls != 1 || m.Consumer.Report().Stats.Replays != 0 {
 			t.Errorf("status %d %s after %d calls", call.Status, call.Code, apps[0].calls)
+		}
+		m.Settled()
+	})
+	t.Run("heard", func(t *testing.T) {
+		m, apps := newMesh(t, 1, "idempotent: true, retry: {on: [connect]}")
+		m.WarmUp(100) // earns tokens for replays
+		m.W.Run(100 * time.Millisecond)
+		before := apps[0].calls
+		apps[0].onCall = func(c *proxytest.HTTP2Conn, _ *http2.Stream) {
+			c.Conn.Write([]byte(frame(framePing, 0, 0, "12345678")))
+			m.W.At(m.W.Now()+10*time.Millisecond, func() { m.W.Faults.Reset(c.Conn) })
+		}
+		call := m.Get("/")
+		m.Do(call)
+		if m.Finish(call); call.Code != "upstream-reset" || apps[0].calls != before+1 || m.Consumer.Report().Stats.Replays != 0 {
+			t.Errorf("status %d %s after %d calls", call.Status, call.Code, apps[0].calls-before)
 		}
 		m.Settled()
 	})

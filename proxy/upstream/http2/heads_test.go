@@ -4,11 +4,43 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
+
+// TestTablesCount: what connections remember of the heads of responses counts in limits.buffered, also while nothing is sent.
+func TestTablesCount(t *testing.T) {
+	const connections, size = 60, 3000
+	m, apps := newMesh(t, 1, "timeout: 10s")
+	a := apps[0]
+	a.stop()
+	var peers []*proxytest.Peer
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver {
+		peers = append(peers, &proxytest.Peer{Says: []byte(frame(frameSettings, 0, 0, "\x00\x03\x00\x00\x00\x01"))}) // one stream
+		return peers[len(peers)-1]
+	})
+	calls := m.Burst(connections, 10)
+	m.RunUntil("all connections", func() bool { return len(peers) == connections })
+	m.W.Run(100 * time.Millisecond)
+	head := "\x88" + "\x40\x01a\x7f\xb9\x16" + strings.Repeat("x", size) // status 200, and a field to remember
+	a.of.Loop.Do(func() {
+		for _, p := range peers {
+			p.Conn.Write([]byte(frame(proxytest.FrameHeaders, proxytest.FlagEndHeaders|proxytest.FlagEnd, 1, head)))
+		}
+	})
+	for _, call := range calls {
+		call.Nonce = "" // and so is that of the response
+	}
+	m.OK(calls...)
+	m.Settled()
+	if n := m.Consumer.Proc.Buffered(); n < connections*size/2 { // a part is not counted at once
+		t.Errorf("%d bytes are counted for fields of %d", n, connections*size)
+	}
+}
 
 // TestResponseFieldsWithoutMemory: while memory is full, an endpoint's long heads and trailers are refused
 // before they take memory. The connection goes on.
@@ -25,10 +57,10 @@ func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol
 	m, apps := newMesh(t, 1, "")
 	a := apps[0]
 	long := protocol.Header{Name: []byte("a"), Value: []byte(strings.Repeat("x", 3900))}
-	var fields int
+	var fields, body int
 	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 		nonce := slices.Clone(protocol.Find(c.Request.Headers, "x-nonce"))
-		res := &protocol.Response{Status: 200, DeclaredLength: -1, Body: append([]byte("nonce="), nonce...)}
+		res := &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, body)}
 		res.Headers = append(res.Headers, protocol.Header{Name: []byte("x-nonce"), Value: nonce})
 		for range fields {
 			add(res, long)
@@ -48,6 +80,8 @@ func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol
 	m.Consumer.Proc.Charge(1 << 30)
 	call(503)
 	fields = 1 // what shedding would leave
+	call(200)
+	body = 20_000 // whose buffer has room for them
 	call(200)
 	m.Consumer.Proc.Charge(-1 << 30)
 	fields = 16

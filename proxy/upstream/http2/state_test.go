@@ -7,6 +7,17 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 )
 
+// TestFreeCalls: calls that are over are kept for requests to come, but not more than maxFree.
+func TestFreeCalls(t *testing.T) {
+	var f freeCalls
+	for range maxFree + 10 {
+		f.put(new(call))
+	}
+	if len(f.list) != maxFree {
+		t.Errorf("%d calls are kept, want %d", len(f.list), maxFree)
+	}
+}
+
 // TestWithdrawnForgets: what is known of calls that lingered until their deadline does not add up, if
 // the endpoint answers no barrier.
 func TestWithdrawnForgets(t *testing.T) {

@@ -245,56 +245,75 @@ func TestRestOfRequestCounts(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, consumer)
 }
 
-// TestLongWholeResponse: a response that is too long for a message, and found to be so with its last byte, is a whole stream.
+// TestLongWholeResponse: a response that is too long for a message is a whole stream, whether its last byte has told so, or its length,
+// or a part of it.
 func TestLongWholeResponse(t *testing.T) {
 	const size = 64<<10 + 1
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Limits: proxytest.SmallMessages})
-	a := startApps(m)[0]
-	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
-		c.H2.Send(st, make([]byte, size))
-		c.H2.Finish(st, nil)
+	for _, c := range []struct {
+		length int64 // as declared
+		more   int   // bytes that come later
+	}{{-1, 0}, {size, 0}, {-1, 10_000}} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Limits: proxytest.SmallMessages})
+		a := startApps(m)[0]
+		a.onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+			server.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: c.length})
+			server.H2.Send(st, make([]byte, size))
+			end := func() {
+				server.H2.Send(st, make([]byte, c.more))
+				server.H2.Finish(st, nil)
+				server.Flush()
+			}
+			if c.more == 0 {
+				end()
+				return
+			}
+			a.of.Loop.After(10*time.Millisecond, &loop.Timer{Fire: end})
+		}
+		m.Do(m.Get("/"))
+		m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+		m.W.Run(100 * time.Millisecond)
+		src := consumer.Responses[0].Source
+		rest, err := io.ReadAll(src.Socket)
+		if err != nil {
+			t.Error(err)
+		}
+		_, done, err := src.Body.Decode(rest, src.Buffer)
+		if src.Body.Length() != size+c.more || !done || err != nil {
+			t.Errorf("%+v: %d bytes have arrived of %d, all of it: %t, %v", c, src.Body.Length(), size+c.more, done, err)
+		}
+		if len(a.conns[0].Resets) != 0 {
+			t.Errorf("%+v: the application got resets %v", c, a.conns[0].Resets)
+		}
+		proxytest.CheckStreamsSettled(m, consumer)
 	}
-	m.Do(m.Get("/"))
-	m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
-	m.W.Run(100 * time.Millisecond)
-	src := consumer.Responses[0].Source
-	rest, err := io.ReadAll(src.Socket)
-	if err != nil {
-		t.Error(err)
-	}
-	_, done, err := src.Body.Decode(rest, src.Buffer)
-	if src.Body.Length() != size || !done || err != nil {
-		t.Errorf("%d bytes have arrived of %d, all of it: %t, %v", src.Body.Length(), size, done, err)
-	}
-	if len(a.conns[0].Resets) != 0 {
-		t.Errorf("the application got resets %v", a.conns[0].Resets)
-	}
-	proxytest.CheckStreamsSettled(m, consumer)
 }
 
-// TestTrickle: a response of unknown length becomes a stream a tenth of a second after its head, although its body goes on to come.
+// TestTrickle: a response of unknown length becomes a stream a tenth of a second after its head, although its body goes on to come. That
+// to a gRPC call does so after 5 ms.
 func TestTrickle(t *testing.T) {
-	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
-	a := startApps(m)[0]
-	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1})
-		more := &loop.Timer{}
-		more.Fire = func() {
-			if st.ID() != 0 && !c.Ended {
-				c.H2.Send(st, []byte("more"))
-				c.Flush()
-				a.of.Loop.After(30*time.Millisecond, more)
+	const ms = time.Millisecond
+	for media, after := range map[string]time.Duration{"text/plain": 100 * ms, "application/grpc": 5 * ms} {
+		m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
+		a := startApps(m)[0]
+		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1, Headers: []protocol.Header{field("content-type", media)}})
+			more := &loop.Timer{}
+			more.Fire = func() {
+				if st.ID() != 0 && !c.Ended {
+					c.H2.Send(st, []byte("more"))
+					c.Flush()
+					a.of.Loop.After(30*ms, more)
+				}
 			}
+			more.Fire()
 		}
-		more.Fire()
+		m.Do(m.Get("/"))
+		if m.W.Run(after * 19 / 20); len(consumer.Responses) != 0 {
+			t.Errorf("%s: it is a stream before its time", media)
+		}
+		if m.W.Run(15 * ms); len(consumer.Responses) != 1 {
+			t.Errorf("%s: it is no stream", media)
+		}
+		proxytest.CheckStreamsSettled(m, consumer)
 	}
-	m.Do(m.Get("/"))
-	if m.W.Run(95 * time.Millisecond); len(consumer.Responses) != 0 {
-		t.Error("it is a stream before its time")
-	}
-	if m.W.Run(15 * time.Millisecond); len(consumer.Responses) != 1 {
-		t.Error("it is no stream")
-	}
-	proxytest.CheckStreamsSettled(m, consumer)
 }
