@@ -195,6 +195,51 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// TestGain: hedges begin if they shorten the slowest by a tenth, and go on as long as they shorten them by half of that.
+func TestGain(t *testing.T) {
+	var first histogram.Distribution
+	first.Counts[histogram.BucketOf(2*ms)], first.Counts[histogram.BucketOf(45*ms)] = 99_000, 1000
+	had := Choice{Delay: 5 * ms, With: 1, Without: 2}
+	for _, c := range []struct {
+		budget         float64 // pays for so many of a hundredth
+		begins, goesOn bool
+	}{{.0004, false, false}, {.0005, false, false}, {.0007, false, true}, {.001, false, true}, {.0013, true, true}} {
+		in := usual
+		in.Budget = c.budget
+		if got := Best(&first, &Hedges{}, in, Choice{}); got.Gains() != c.begins {
+			t.Errorf("a budget of %v begins: %+v", c.budget, got)
+		}
+		if got := Best(&first, &Hedges{}, in, had); got.Gains() != c.goesOn {
+			t.Errorf("a budget of %v goes on: %+v", c.budget, got)
+		}
+	}
+}
+
+// TestSecond: nine of ten hedges respond within Second, also if it is just nine.
+func TestSecond(t *testing.T) {
+	first := of(stragglers(.05), 10_000)
+	var hedges Hedges
+	hedges.Took.Counts[histogram.BucketOf(4*ms)] = 600
+	hedges.Took.Counts[histogram.BucketOf(8*ms)] = 300
+	hedges.Took.Counts[histogram.BucketOf(16*ms)] = 100
+	if got, want := Best(&first, &hedges, usual, Choice{}).Second, duration(times[boundOf(8*ms)+1]); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestNoBudget: without a budget no request that is late has a hedge. That is no number of hedges for requests of which none is late.
+func TestNoBudget(t *testing.T) {
+	first := of(stragglers(.05), 10_000)
+	in := usual
+	in.Budget = 0
+	for most, share := range map[time.Duration]float64{20 * ms: 0, time.Hour: 1} {
+		in.Max = most
+		if got := Best(&first, &Hedges{}, in, Choice{}); got.Gains() || got.Share != share || (got.Late > 0) != (share == 0) {
+			t.Errorf("up to %v: %+v", most, got)
+		}
+	}
+}
+
 // TestFutile: late requests that no hedge helps are no reason for hedges. Others are.
 func TestFutile(t *testing.T) {
 	const n = 10_000

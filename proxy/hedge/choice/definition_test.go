@@ -32,6 +32,18 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
+// TestDefinitionOfLongest: it is as defined where some latencies are the longest that are told apart, and others are longer.
+func TestDefinitionOfLongest(t *testing.T) {
+	var first histogram.Distribution
+	first.Counts[histogram.BucketOf(2*ms)], first.Counts[histogram.Buckets-1], first.Censored = 990, 5, 5
+	for _, most := range []time.Duration{50 * ms, math.MaxInt64} {
+		in := Limits{Min: ms, Max: most, Budget: .05}
+		if got, want := Best(&first, &Hedges{}, in, Choice{}), define(&first, &Hedges{}, in, Choice{}); !alike(got, want) {
+			t.Errorf("up to %v: %+v, want %+v", most, got, want)
+		}
+	}
+}
+
 // TestNothingKnown: nothing is chosen for requests of which none, or none but those that were given up, is known.
 func TestNothingKnown(t *testing.T) {
 	for _, censored := range []int64{0, 1000} {
