@@ -174,7 +174,7 @@ func TestLower(t *testing.T) {
 	for n := range 18 {
 		for at := range n {
 			for c := range 256 {
-				for _, fill := range []byte("aZ-0") {
+				for _, fill := range []byte{'a', 'Z', '-', '0', byte(c)} {
 					name := bytes.Repeat([]byte{fill}, n)
 					name[at] = byte(c)
 					want := bytes.Clone(name)
