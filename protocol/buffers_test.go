@@ -3,7 +3,9 @@ package protocol
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/valyala/bytebufferpool"
 )
@@ -73,6 +75,24 @@ func TestSmallBuffers(t *testing.T) {
 	if a, b := p.Get(0), p.Get(100); a != second || b != first || len(a.B)+len(b.B) != 0 || p.smallKept != 0 {
 		t.Errorf("other buffers, or with %d bytes in them; %d kept", len(a.B)+len(b.B), p.smallKept)
 	}
+}
+
+// TestSmallBufferLeaves: a short buffer that is in use is not held by the Buffers from which it came.
+func TestSmallBufferLeaves(t *testing.T) {
+	p := newBuffers(1 << 30)
+	taken := func() weak.Pointer[bytebufferpool.ByteBuffer] {
+		p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100)})
+		return weak.Make(p.Get(0))
+	}()
+	for range 10 {
+		if runtime.GC(); taken.Value() == nil {
+			break
+		}
+	}
+	if taken.Value() != nil {
+		t.Error("the buffer is still held")
+	}
+	runtime.KeepAlive(p)
 }
 
 // At most Most bytes are kept, and a nil Buffers keeps nothing.
@@ -202,6 +222,12 @@ func TestBuffersAhead(t *testing.T) {
 		if least := 10 << 20 / (2 * total); n < least {
 			t.Errorf("%d messages of %d bytes, want %d", n, total, least)
 		}
+	}
+	p := newBuffers(1 << 30)
+	p.Ahead = 8 * mostBuffer
+	b := p.Get(0)
+	if p.Append(b, make([]byte, 10<<10), 4*mostBuffer); cap(b.B) != mostBuffer || p.Ahead != 7*mostBuffer {
+		t.Errorf("of a message longer than all classes: a buffer of %d, %d left", cap(b.B), p.Ahead)
 	}
 }
 
