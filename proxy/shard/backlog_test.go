@@ -66,7 +66,9 @@ func TestBacklog(t *testing.T) {
 	outs[1].WriteParts([][]byte{make([]byte, 20), make([]byte, 30)})
 	outs[2].WriteBoth(make([]byte, 20), make([]byte, 30))
 	for i := range outs {
-		outs[i].Watch()
+		if outs[i].Watch(); outs[i].Counted() != 150 {
+			t.Errorf("%d bytes of connection %d count before a check", outs[i].Counted(), i)
+		}
 	}
 	check("after the second write", 150, 150, 150)
 	conns[0].left--

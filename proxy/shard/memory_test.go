@@ -171,6 +171,9 @@ func TestAhead(t *testing.T) {
 // free. If busy ones keep more, those that are idle close again after some growth.
 func TestTables(t *testing.T) {
 	s, _ := newShard(2, config.Limits{Buffered: 16 * mib, Message: mib})
+	if s.Tables.Full() {
+		t.Error("full without tables")
+	}
 	var a TableAccount
 	set := func(tables int) {
 		t.Helper()

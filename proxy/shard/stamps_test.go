@@ -202,6 +202,24 @@ func TestStampsTwice(t *testing.T) {
 	}
 }
 
+// TestStampsMoving: a target takes no slot that gets another one at that time. It is then not known.
+func TestStampsMoving(t *testing.T) {
+	const hash = 1 << 60
+	s := &Stamps{}
+	s.Expect(1)
+	set := (*s.levels.Load())[0].set(hash)
+	for i := range set.target {
+		set.target[i].Store(movingTarget)
+	}
+	if s.Keep(hash, 5, time.Hour); !s.InvalidatedSince(hash, 5) {
+		t.Error("the target has the slot of another")
+	}
+	set.target[3].Store(noTarget)
+	if s.Keep(hash, 6, time.Hour); s.InvalidatedSince(hash, 6) || set.target[3].Load() != hash {
+		t.Error("the target is not in the only slot that does not move")
+	}
+}
+
 // TestInvalidated: all loops of a process have the same stamps.
 func TestInvalidated(t *testing.T) {
 	p := &Process{Loops: 2}
