@@ -279,3 +279,22 @@ func TestCallsAreSentOnce(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestTimeLeftOfDubboCall: the provider learns how long a Dubbo caller still waits, also if that is less than the caller has said.
+func TestTimeLeftOfDubboCall(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 500ms"})
+	timeout, got := regexp.MustCompile(`timeout\D{1,3}(\d+)`), 0
+	m.Apps[0].OnCall = func(f *dubbo.Frame) {
+		if found := timeout.FindSubmatch(f.Body); found != nil {
+			got, _ = strconv.Atoi(string(found[1]))
+		}
+	}
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
+	body = append(proxytest.HessianString(proxytest.HessianString(body[:len(body)-1], "timeout"), "800"), 'Z')
+	c.CheckResult(c.Call(dubbo.Hessian2, body), dubbo.StatusOK, "")
+	if got < 400 || got > 500 {
+		t.Errorf("the provider got a timeout of %d ms", got)
+	}
+	m.Settled()
+}

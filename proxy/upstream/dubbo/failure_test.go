@@ -380,3 +380,41 @@ func TestConnectionThatProviderLeaves(t *testing.T) {
 		t.Errorf("%d connections count after the end", n)
 	}
 }
+
+// TestDeadlineOfLastCall: a connection whose provider is leaving closes when its last call has reached its deadline.
+func TestDeadlineOfLastCall(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 100ms"})
+	a := m.Apps[0]
+	a.Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return a.Busy == 1 })
+	a.Loop.Do(func() { a.Conns[0].Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
+	c.CheckResult(id, dubbo.StatusServerTimeout, "")
+	m.W.Run(time.Second)
+	if a.Conns[0].Open {
+		t.Error("the connection is open")
+	}
+	m.Settled()
+}
+
+// TestSilentConnection: a connection that was silent until the deadline of a call takes no more calls, also while it has others.
+func TestSilentConnection(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 3s"})
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	first := m.Apps[0].Conns[0]
+	m.W.Faults.PauseReading(first.Conn, true)
+	lost := c.CallHessian("m", "x")
+	m.W.Run(2 * time.Second)
+	later := c.CallHessian("m", "x")
+	c.CheckResult(lost, dubbo.StatusServerTimeout, "")
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	if c.Responses[later] != nil {
+		t.Error("the connection has no other call")
+	}
+	m.W.Faults.PauseReading(first.Conn, false)
+	c.CheckResult(later, dubbo.StatusOK, "")
+	m.RunUntil("the end of the silent connection", func() bool { return !first.Open })
+	m.Settled()
+}
