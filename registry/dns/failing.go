@@ -72,8 +72,10 @@ func (f *Failing) set(of *watch, names map[string]name) {
 func (f *Failing) forget(of *watch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.watches, of)
-	f.judge()
+	// A reload ends a watch before it begins the next watch of the same names: the end of the last watch says nothing of them.
+	if delete(f.watches, of); len(f.watches) > 0 {
+		f.judge()
+	}
 }
 
 // judge decides whether names fail. f is locked.
@@ -91,7 +93,7 @@ func (f *Failing) judge() {
 		f.contact.Fail(registry.CodeUnresolved, err)
 	case resolved > 0:
 		f.contact.Succeed()
-	case unasked == 0 && f.contact.Condition().Err != nil: // the names that failed are gone; after a reload they are asked for again
+	case unasked == 0 && f.contact.Condition().Err != nil: // the names that failed have left; an unasked name may be one of them
 		f.contact.Succeed()
 	}
 }

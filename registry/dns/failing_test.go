@@ -57,7 +57,7 @@ func TestFailing(t *testing.T) {
 		settle()
 		stop()
 		synctest.Wait()
-		if now := all.Condition(); now.Services != 0 || now.Kept != 0 || now.Err != nil {
+		if now := all.Condition(); now.Services != 0 || now.Kept != 0 {
 			t.Errorf("after the end of the watch: %+v", now)
 		}
 	})
@@ -174,8 +174,9 @@ func TestFirstFailure(t *testing.T) {
 	}
 	f.set(two, map[string]name{"a": bad})
 	f.set(three, nil)
-	f.set(one, map[string]name{"a": {}}) // as after a reload
-	f.forget(two)
+	f.set(one, nil)
+	f.forget(two) // as in a reload
+	f.set(one, map[string]name{"a": {}})
 	if now := f.Condition(); now.Up || now.Services != 1 {
 		t.Errorf("after a reload, before the name is looked up: %+v", now)
 	}
@@ -186,4 +187,35 @@ func TestFirstFailure(t *testing.T) {
 	if now := f.Condition(); !now.Up || now.Services != 2 {
 		t.Errorf("after the end of the watch that fails: %+v", now)
 	}
+}
+
+// TestFailsAcrossReload: a reload, which ends the watch of a name before it begins the next watch of it, does not end the failure.
+func TestFailsAcrossReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, silent := NewFailing(), false
+		lookup := func(ctx context.Context, _ string) (Answer, error) {
+			if silent {
+				<-ctx.Done()
+			}
+			return Answer{}, errors.New("no such host")
+		}
+		w := New(fixed{{Addr: "a.test:80"}}, Options{Failing: all, Lookup: lookup})
+		w.Watch("s", func(*registry.Snapshot) {})
+		synctest.Wait()
+		before := all.Condition()
+		if before.Up || before.Err == nil {
+			t.Fatalf("before the reload: %+v", before)
+		}
+		silent = true
+		known := w.Known()
+		w.Close()
+		next := New(fixed{{Addr: "a.test:80"}}, Options{Failing: all, Lookup: lookup, Known: known})
+		defer next.Close()
+		next.Watch("s", func(*registry.Snapshot) {})
+		time.Sleep(defaultTimeout / 2)
+		synctest.Wait()
+		if after := all.Condition(); after.Up || after.Err == nil || after.Services != 1 || !after.Since.Equal(before.Since) {
+			t.Errorf("after the reload: %+v, want as before it: %+v", after, before)
+		}
+	})
 }
