@@ -93,7 +93,6 @@ func (e *ending) close() {
 		e.listener.Links.Add(-1)
 	}
 	e.Stop()
-	e.input.stop()
 	e.calls.cancelAll()
 }
 

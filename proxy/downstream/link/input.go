@@ -58,9 +58,7 @@ func (in *input) settings() link.Settings {
 
 // NewRequest implements link.RequestHandler.
 func (in *input) NewRequest(uint64) *protocol.Request {
-	if in.cur == nil {
-		in.cur = in.host.Pool.Exchange(&in.calls)
-	}
+	in.cur = in.host.Pool.Exchange(&in.calls)
 	return &in.cur.Request
 }
 
@@ -172,11 +170,3 @@ func (in *input) OnProbe() {
 
 // OnStream implements link.RequestHandler.
 func (in *input) OnStream(st link.Stream, rest []byte) { in.leaving.take(st, rest) }
-
-// stop drops the request that is being decoded.
-func (in *input) stop() {
-	if in.cur != nil {
-		in.host.Pool.Recycle(in.cur)
-		in.cur = nil
-	}
-}

@@ -129,9 +129,7 @@ func (cs *calls) NewResponse(id uint64) *protocol.Response {
 		a.Finish(true)
 		return nil
 	}
-	if cs.response == nil {
-		cs.response = a.NewResponse()
-	}
+	cs.response = a.NewResponse()
 	return &cs.response.Response
 }
 
