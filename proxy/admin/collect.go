@@ -47,7 +47,7 @@ func query[T any](ctx context.Context, p *proxy.Process, timeout time.Duration, 
 	return results, stuck
 }
 
-// NotResponding is in a response that lacks what loops know, since some of them do not respond in time.
+// NotResponding is part of a response that lacks what a loop knows, since the loop did not respond in time.
 const NotResponding = "do not respond"
 
 // stuckLoops names loops that do not respond in time, by their numbers.

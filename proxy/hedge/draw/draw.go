@@ -1,8 +1,8 @@
 // Package draw draws numbers for what a route leaves to chance. A sequence takes four bytes, and a number a few instructions.
 package draw
 
-// Numbers is a sequence of numbers, as xorshift with 32 bits draws them (Marsaglia, "Xorshift RNGs", 2003). All numbers but 0 come
-// before one comes again. Any of them may be the first.
+// Numbers is a sequence of numbers, as xorshift with 32 bits draws them (Marsaglia, "Xorshift RNGs", 2003). It has each number but 0
+// once before it repeats. It may begin with any number but 0: the zero value draws 0 for ever.
 type Numbers uint32
 
 // Next draws the next number.
