@@ -117,6 +117,24 @@ func TestResponsesAtLimit(t *testing.T) {
 	}
 }
 
+// TestResponseTrailers: a response with trailers keeps them, and has all of its body, whatever its length.
+func TestResponseTrailers(t *testing.T) {
+	for _, n := range []int{1, 16 << 10, 16<<10 + 1, 300 << 10} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+		body := strings.Repeat("y", n)
+		says := fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nx-sum: 1\r\n\r\n", n, body)
+		m.Apps[0].RespondWith("HTTP/1.1 200 OK\r\n" + says)
+		p := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\nTE: trailers\r\n\r\n")
+		m.RunUntil("the response", func() bool { return strings.HasSuffix(string(p.Heard), "\r\n\r\n") })
+		m.W.Run(time.Second)
+		_, rest, _ := strings.Cut(string(p.Heard), "\r\n\r\n")
+		if want := says[strings.Index(says, "\r\n\r\n")+4:]; rest != want {
+			t.Errorf("%d bytes: the client got %d of %d bytes: %.30q", n, len(rest), len(want), rest)
+		}
+		m.Settled()
+	}
+}
+
 // TestMessagesAtLimit checks a request and a response with a body of limits.message.
 func TestMessagesAtLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {

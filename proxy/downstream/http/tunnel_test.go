@@ -171,6 +171,23 @@ func TestTunnelDrains(t *testing.T) {
 	}
 }
 
+// TestTunnelBeginsInDrain: a draining process takes no stream of a tunnel that it has accepted before.
+func TestTunnelBeginsInDrain(t *testing.T) {
+	for says, want := range map[string]string{"*1\r\n": "", "\x16\x03\x01\x02\x00\x01": "\x15\x03\x03\x00\x02\x02\x31"} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {method: [CONNECT, GET]}"})
+		m.W.Options.Cut = 0 // else an alert may lack the bytes that ask for it
+		p := m.DialAndSend(proxytest.Egress, connectCompute)
+		m.RunUntil("the tunnel", func() bool { return string(p.Heard) == downstream.Connected })
+		m.Consumer.Proc.Drain()
+		m.Clients.Do(func() { p.Conn.Write([]byte(says)) })
+		m.RunUntil("the end", func() bool { return p.Ended || len(streams.Requests) > 0 })
+		if heard := string(p.Heard); heard != downstream.Connected+want || len(streams.Requests) != 0 {
+			t.Errorf("%q: heard %q, %d streams", says, heard, len(streams.Requests))
+		}
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
 // TestDirect: with `unrouted: direct` a request to a proxy that no route matches leaves for the
 // host that it names, with the path as it came, and no other request does.
 func TestDirect(t *testing.T) {
@@ -234,6 +251,44 @@ func TestDirectRefused(t *testing.T) {
 			if !strings.HasPrefix(heard, want) || len(streams.Requests) != 0 {
 				t.Errorf("%s with %.20q: %d left, heard %.100q", path, headers, len(streams.Requests), heard)
 			}
+		}
+	}
+}
+
+// TestDirectBesideRules: no request goes round the rules of a host to reach that host directly, whatever makes the
+// request leave the loop. In a tunnel to the host, a request has the host's rules whatever host the request names.
+func TestDirectBesideRules(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for name, rest := range map[string]string{
+		"a message":          "\r\n",
+		"a length":           "Content-Length: 100000\r\n\r\n" + long,
+		"chunks":             fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(long), long),
+		"an upgrade":         "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+		"an upgrade's body":  "Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 4\r\n\r\nbody",
+		"an ignored upgrade": "Connection: Upgrade\r\nUpgrade: tcp\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n",
+	} {
+		for _, c := range []struct {
+			opens, host string
+			leaves      bool
+		}{
+			{"", "compute", false},
+			{"", "COMPUTE.:81", false},
+			{"", "other", true},
+			{connectCompute, "compute", false},
+			{connectCompute, "other", false},
+		} {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+				Apps: 1, OneHop: true, Listener: "unrouted: direct", Limits: proxytest.SmallMessages,
+				Match: "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}",
+			})
+			p := m.DialAndSend(proxytest.Egress, c.opens+"POST http://"+c.host+"/secret HTTP/1.1\r\nHost: x\r\n"+rest)
+			refused := func() bool { return strings.Contains(string(p.Heard), "HTTP/1.1 404 ") }
+			m.RunUntil("a response or stream", func() bool { return len(streams.Requests) == 1 || refused() })
+			if leaves := len(streams.Requests) == 1; leaves != c.leaves || refused() == c.leaves || m.Apps[0].Served != 0 {
+				t.Errorf("%s to %s, behind %q: leaves %t, heard %.200q", name, c.host, c.opens, leaves, p.Heard)
+			}
+			m.W.Faults.Reset(p.Conn)
+			proxytest.CheckStreamsSettled(m, streams)
 		}
 	}
 }
