@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -57,6 +58,35 @@ func TestFreeCalls(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestBuffered: a session that waits for a request holds nothing, else it has what its calls and their responses hold. One
+// that has ended has no calls, though its connection still sends.
+func TestBuffered(t *testing.T) {
+	s := newSession(&host{Host: &downstream.Host{Shard: &shard.Shard{}}}, nil)
+	ex := new(exchange.Exchange)
+	ex.Held = 100
+	for _, c := range []struct {
+		call call
+		held int
+	}{
+		{call{}, 0},
+		{call{ex: ex}, 100},
+		{call{res: &race.Response{Held: 1000}}, 1000},
+	} {
+		if n := s.Buffered(); n != 0 {
+			t.Errorf("%d bytes without a call", n)
+		}
+		s.turn.add(c.call)
+		if n := s.Buffered(); n != c.held {
+			t.Errorf("%d bytes, want %d", n, c.held)
+		}
+		s.turn.remove()
+	}
+	s.turn.add(call{})
+	if s.turn.stop(); s.turn.waiting() != 0 {
+		t.Error("a call is left behind the end")
 	}
 }
 
