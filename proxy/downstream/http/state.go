@@ -42,15 +42,13 @@ var inputEdges = [...][numInputStates]bool{
 // turnState is the progress of the first call.
 //
 //	turnIdle ◀──▶ turnBusy ──▶ turnHandoff
-//	     └──▶ turnWaiting ─▲
 //
 // Every state leads to turnClosed, and turnHandoff back to turnIdle when the
 // connection can't leave the loop.
 type turnState uint8
 
 const (
-	turnIdle    turnState = iota // there is no call, or turn.next is about to begin it
-	turnWaiting                  // it waits until the client has read earlier responses
+	turnIdle    turnState = iota // there is no call, or turn.next is about to begin it, at the latest once the client has read earlier responses
 	turnBusy                     // it is in flight
 	turnHandoff                  // its response waits to leave the loop with the connection
 	turnClosed
@@ -59,8 +57,7 @@ const (
 )
 
 var turnEdges = [...][numTurnStates]bool{
-	turnIdle:    {turnWaiting: true, turnBusy: true, turnClosed: true},
-	turnWaiting: {turnBusy: true, turnClosed: true},
+	turnIdle:    {turnBusy: true, turnClosed: true},
 	turnBusy:    {turnIdle: true, turnHandoff: true, turnClosed: true},
 	turnHandoff: {turnIdle: true, turnClosed: true},
 	turnClosed:  {},
@@ -80,13 +77,10 @@ func (s *turnState) become(next turnState) {
 	*s = next
 }
 
-// mayBegin reports whether the first call may begin.
-func (s turnState) mayBegin() bool { return s == turnIdle || s == turnWaiting }
-
 func (s inputState) String() string {
 	return [...]string{"head", "body", "handoff", "tunnel", "http2", "closed"}[s]
 }
 
 func (s turnState) String() string {
-	return [...]string{"idle", "waiting", "busy", "handoff", "closed"}[s]
+	return [...]string{"idle", "busy", "handoff", "closed"}[s]
 }

@@ -21,13 +21,11 @@ func TestInputTransitions(t *testing.T) {
 	})
 }
 
-// TestOutputTransitions: a session waits for its client only before it begins a call, and
-// only a call that began may get a stream as its response. If the stream can't leave, an
+// TestOutputTransitions: only a call that began may get a stream as its response. If the stream can't leave, an
 // error response ends the call. A closed session writes nothing.
 func TestOutputTransitions(t *testing.T) {
 	statetest.Check(t, (*turnState).become, map[turnState][]turnState{
-		turnIdle:    {turnWaiting, turnBusy, turnClosed},
-		turnWaiting: {turnBusy, turnClosed},
+		turnIdle:    {turnBusy, turnClosed},
 		turnBusy:    {turnIdle, turnHandoff, turnClosed},
 		turnHandoff: {turnIdle, turnClosed},
 		turnClosed:  {},

@@ -96,7 +96,7 @@ func (t *turn) next() {
 		return
 	}
 	t.starting = true
-	for t.state.mayBegin() && len(t.calls) > 0 && !t.peerIsSlow() {
+	for t.state == turnIdle && len(t.calls) > 0 && !t.peerIsSlow() {
 		if c := &t.calls[0]; !c.leaves {
 			t.begin(c)
 		} else if t.leaving().leave(c) {
@@ -147,9 +147,6 @@ func (t *turn) peerIsSlow() bool {
 	}
 	if t.outbound.Conn.Buffered() <= room {
 		return false
-	}
-	if t.state == turnIdle {
-		t.state.become(turnWaiting)
 	}
 	t.awaitRoom(room)
 	return true
