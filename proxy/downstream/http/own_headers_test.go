@@ -31,3 +31,16 @@ func TestForgedError(t *testing.T) {
 		proxytest.Equal(t, "the code of a lost connection", failed.Code, "upstream-reset")
 	})
 }
+
+// TestSecureListener: a client of a port with TLS speaks HTTP/1.1 if it chose no protocol in the handshake. Only there may
+// a target be for https.
+func TestSecureListener(t *testing.T) {
+	for listener, want := range map[string]string{"": "HTTP/1.1 400 ", "tls: {cert: c, key: k}": "HTTP/1.1 200 "} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Listener: listener})
+		p := m.DialAndSend(proxytest.Egress, "GET https://compute/ HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n")
+		if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, want) {
+			t.Errorf("%q: heard %.200q, want %s", listener, heard, want)
+		}
+		m.Settled()
+	}
+}
