@@ -134,6 +134,46 @@ func TestHeadCountsOnce(t *testing.T) {
 	m.Settled()
 }
 
+// TestNoRoomForFields: a head and trailers that take a connection over its share while memory is short are refused before anything else is
+// decided about the request, such as that it has no route.
+func TestNoRoomForFields(t *testing.T) {
+	fields := slices.Repeat(longHead("POST").Headers, 3)
+	for name, c := range map[string]struct {
+		r      *protocol.Request
+		body   int
+		memory int // that others hold
+		code   string
+	}{
+		"a head":             {&protocol.Request{Headers: fields}, 0, 1 << 20, "overloaded"},
+		"trailers":           {&protocol.Request{Trailers: fields}, 10, 1 << 20, "overloaded"},
+		"neither":            {&protocol.Request{}, 10, 1 << 20, "no-route"},
+		"a head, and room":   {&protocol.Request{Headers: fields}, 0, 0, "no-route"},
+		"trailers, and room": {&protocol.Request{Trailers: fields}, 10, 0, "no-route"},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {path: /served}",
+			Limits: "limits: {buffered: 1MiB, message: 256KiB, header: 256KiB}"})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		client := dial(m, 0)
+		for range 7 { // so that a share is 128 KiB
+			dial(m, 0)
+		}
+		m.W.Run(100 * time.Millisecond)
+		if len(c.r.Trailers) > 0 {
+			client.send(request("POST", "/served", 140_000))
+			m.RunUntil("a request", func() bool { return m.Consumer.Proc.Pending() == 1 })
+		}
+		m.Consumer.Proc.Charge(c.memory)
+		r := request("POST", "/other", c.body)
+		r.Headers, r.Trailers = c.r.Headers, c.r.Trailers
+		a := client.send(r)
+		if client.await(a); code(a) != c.code {
+			t.Errorf("%s: %d %s, want %s", name, a.Status, code(a), c.code)
+		}
+		m.Consumer.Proc.Charge(-c.memory)
+		m.Settled()
+	}
+}
+
 // TestFieldsCounted: fields and trailers count by their number, too, and open requests without any.
 func TestFieldsCounted(t *testing.T) {
 	for name, of := range map[string]struct{ fields, trailers int }{"many fields": {fields: 120}, "many trailers": {trailers: 120}, "none": {}} {

@@ -560,6 +560,9 @@ func TestLargeHead(t *testing.T) {
 			t.Errorf("request %d: %d %s", i, a.Status, code(a))
 		}
 	}
+	if n := m.Consumer.Report().Stats.Errors.Of("header-too-large"); n != 1 {
+		t.Errorf("%d are counted", n)
+	}
 	m.RunUntil("the end of the connection", func() bool { return c.ended })
 	m.Settled()
 }

@@ -195,6 +195,28 @@ func TestAnswerIsStream(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, streams)
 }
 
+// TestHeadOfStream: the head of a response that a goroutine writes may be longer than limits.header by what a sidecar adds, and have as
+// many more fields. One that is much longer does not reach the client.
+func TestHeadOfStream(t *testing.T) {
+	for _, c := range []struct {
+		fields, size int
+		passes       bool
+	}{{1, 4 << 10, true}, {1, 7 << 10, true}, {1, 9 << 10, false}, {40, 10, true}, {60, 10, true}, {80, 10, false}} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {header: 4KiB, headers: 40}"})
+		client := dial(m, 0)
+		a := client.begin(request("POST", "/", 0))
+		m.RunUntil("a stream", func() bool { return len(streams.Sockets) == 1 })
+		fields := strings.Repeat("a: "+strings.Repeat("x", c.size)+"\r\n", c.fields)
+		m.Consumer.Loop.Do(func() {
+			_, _ = streams.Sockets[0].Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n" + fields + "\r\n"))
+		})
+		if client.await(a); (a.Status == 200) != c.passes || len(a.Headers) < c.fields && c.passes {
+			t.Errorf("%d fields of %d bytes: status %d with %d fields", c.fields, c.size, a.Status, len(a.Headers))
+		}
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
 // TestStreamRefused: a request that is too long for a message, or pauses, and that may not leave the loop gets its response at once.
 func TestStreamRefused(t *testing.T) {
 	const long = proxytest.LongBodySize
@@ -218,8 +240,9 @@ func TestStreamRefused(t *testing.T) {
 			client := dial(m, 0)
 			m.Consumer.Proc.Charge(c.held)
 			a := client.announce(request("POST", "/", 0, c.header), c.length, c.length < long) // a short one waits with its body
-			if client.await(a); a.Status != c.status || code(a) != c.code || len(streams.Requests) != 0 {
-				t.Errorf("%d %s, %d streams", a.Status, code(a), len(streams.Requests))
+			client.await(a)
+			if n := m.Consumer.Report().Stats.Errors.Of(c.code); a.Status != c.status || code(a) != c.code || len(streams.Requests) != 0 || n != 1 {
+				t.Errorf("%d %s, counted %d times, %d streams", a.Status, code(a), n, len(streams.Requests))
 			}
 			m.Consumer.Proc.Charge(-c.held)
 			proxytest.CheckStreamsSettled(m, streams)
