@@ -566,3 +566,31 @@ func TestLargeHead(t *testing.T) {
 	m.RunUntil("the end of the connection", func() bool { return c.ended })
 	m.Settled()
 }
+
+// TestConnectionLeavesNoTimer: no timer outlives its connection, whatever that waits for when its client leaves.
+func TestConnectionLeavesNoTimer(t *testing.T) {
+	for name, begin := range map[string]func(m *proxytest.Mesh, c *client){
+		"nothing": func(*proxytest.Mesh, *client) {},
+		"a body":  func(_ *proxytest.Mesh, c *client) { c.begin(request("POST", "/", 0)) },
+		"a head":  func(_ *proxytest.Mesh, c *client) { c.do(func() { c.raw = []byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82} }) },
+		"its end": func(m *proxytest.Mesh, c *client) {
+			c.begin(request("POST", "/", 0))
+			m.Consumer.Proc.Drain()
+		},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+		c := dial(m, 0)
+		c.do(c.conn.Close)
+		m.W.Run(100 * time.Millisecond)
+		before := fmt.Sprint(m.W.Leftovers()) // the timer of idle sessions stays armed
+		c = dial(m, 0)
+		m.W.Run(100 * time.Millisecond)
+		begin(m, c)
+		m.W.Run(500 * time.Millisecond)
+		c.do(c.conn.Close)
+		m.W.Run(100 * time.Millisecond)
+		if after := fmt.Sprint(m.W.Leftovers()); after != before {
+			t.Errorf("waits for %s: %s, behind an earlier connection %s", name, after, before)
+		}
+	}
+}
