@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,7 +62,8 @@ func startLoad(egress, moving string, rate int) *openLoad {
 func (l *openLoad) dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	addrs := []string{addr}
 	if addr == movingHost {
-		addrs = *l.moving.Load()
+		places := *l.moving.Load()
+		addrs = append(slices.Clone(places), places[0]) // between two dials the listener may have moved to the first
 	}
 	for _, addr := range addrs {
 		var d net.Dialer
