@@ -36,7 +36,7 @@ func TestTLSDialALPN(t *testing.T) {
 			e.Loops()[0].Post(func() {
 				e.Loops()[0].Dial(addr, waitLimit, &negotiated{stream{
 					open: func(c loop.Conn) {
-						if got := c.(*conn).Protocol(); got != "h2" {
+						if got := c.Protocol(); got != "h2" {
 							t.Errorf("the protocol is %q", got)
 						}
 						result <- nil

@@ -275,10 +275,11 @@ func TestCountedSource(t *testing.T) {
 		l := &Listener{reactor: e, loopback: c.loopback, wildcard: c.wildcard}
 		got := netip.Addr{}
 		if err := raw.Control(func(fd uintptr) {
+			of := int(fd)
 			if !c.onLoopback {
-				fd = 1 << 20 // of no connection
+				of = -1 // no connection
 			}
-			got = l.countedSource(int(fd), c.from)
+			got = l.countedSource(of, c.from)
 		}); err != nil {
 			t.Fatal(err)
 		}

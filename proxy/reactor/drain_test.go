@@ -147,16 +147,12 @@ func TestFinish(t *testing.T) {
 		if unread {
 			want = connLinger
 		}
-		on(t, c.loop, func() {
-			if unread {
-				must.Write(t, peer, "more")
-				eventually(t, func() error {
-					if n, err := kernel.Unread(c.fd); err != nil || n == 0 {
-						return fmt.Errorf("nothing has arrived (%v)", err)
-					}
-					return nil
-				})
-			}
+		held, arrived, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		c.loop.Post(func() {
+			defer close(finished)
+			close(held)
+			// The loop does not read what arrives until then.
+			<-arrived
 			for range 2 { // the second time nothing happens
 				c.Write([]byte("last"))
 				if c.Finish(); c.state != want {
@@ -164,6 +160,18 @@ func TestFinish(t *testing.T) {
 				}
 			}
 		})
+		recv(t, held, "the loop")
+		if unread {
+			must.Write(t, peer, "more")
+			eventually(t, func() error {
+				if n, err := kernel.Unread(c.fd); err != nil || n == 0 {
+					return fmt.Errorf("nothing has arrived (%v)", err)
+				}
+				return nil
+			})
+		}
+		close(arrived)
+		recv(t, finished, "the end of Finish")
 		got := must.Read(t, peer, 4)
 		if n, err := peer.Read(make([]byte, 1)); string(got) != "last" || n > 0 || err != io.EOF {
 			t.Errorf("input is unread: %t, the peer got %q, then %d bytes and %v", unread, got, n, err)

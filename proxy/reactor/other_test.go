@@ -18,10 +18,10 @@ func TestDialOther(t *testing.T) {
 	for name, server := range map[string]func() *tls.Config{"plain": nil, "TLS": own.Server} {
 		t.Run(name, func(t *testing.T) {
 			refusing := refusingAddr(t)
-			var other string
+			var other, service string
 			o := Options{DialOther: func(key, addr string) string {
-				if addr != refusing || key != "" && key != "key" {
-					t.Errorf("asked for the other address of %s, of the service %q", addr, key)
+				if addr != refusing || key != service {
+					t.Errorf("asked for the other address of %s, of the service %q, not %q", addr, key, service)
 				}
 				return other
 			}}
@@ -30,6 +30,7 @@ func TestDialOther(t *testing.T) {
 			}
 			e := start(t, o)
 			dial := func() (string, error) {
+				service = ""
 				got, ended := make(chan string, 1), make(chan error, 1)
 				e.loops[0].Post(func() {
 					e.loops[0].Dial(refusing, waitLimit, &stream{
@@ -45,17 +46,21 @@ func TestDialOther(t *testing.T) {
 					return "", errors.New("nothing came")
 				}
 			}
+			dialSocket := func() (loop.Socket, error) {
+				service = "key"
+				return e.SocketDialer().Dial(t.Context(), refusing, service, "", nil)
+			}
 			if _, err := dial(); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("without another address: %v", err)
 			}
-			if _, err := e.SocketDialer().Dial(t.Context(), refusing, "key", "", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+			if _, err := dialSocket(); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("without another address and a loop: %v", err)
 			}
 			other = listen(t, e, ListenOptions{TLS: server}, echo)
 			if got, err := dial(); got != "hello" || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
-			sock, err := e.SocketDialer().Dial(t.Context(), refusing, "key", "", nil)
+			sock, err := dialSocket()
 			if err != nil {
 				t.Fatal(err)
 			}

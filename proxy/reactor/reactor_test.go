@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
+	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
 
 func TestStartRefusesLoopsOutOfRange(t *testing.T) {
@@ -113,16 +115,28 @@ func TestStartFails(t *testing.T) {
 // TestServeRefuses: a listener that is no socket is refused, and closed with the others.
 func TestServeRefuses(t *testing.T) {
 	e := start(t, Options{})
-	first, third := must.Listen(t), must.Listen(t)
+	paths := []string{filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "third")}
+	var sockets []net.Listener
+	for _, path := range paths {
+		ln, err := unixsock.Listen(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		ln.Disown() // the file stays, so that a dial finds whether the socket is open
+		sockets = append(sockets, ln)
+	}
 	other := &otherListener{Listener: must.Listen(t)}
-	l, err := e.Serve(first, ListenOptions{Also: []net.Listener{other, third}}, nil)
+	l, err := e.Serve(sockets[0], ListenOptions{Also: []net.Listener{other, sockets[1]}}, nil)
 	if l != nil || err == nil || !strings.Contains(err.Error(), "otherListener has no socket") || other.closed != 1 {
 		t.Errorf("%v, %v; closed %d times", l, err, other.closed)
 	}
-	for _, ln := range []net.Listener{first, third} {
-		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+	for _, path := range paths {
+		if c, err := net.Dial("unix", path); err == nil {
 			t.Error("a socket is open")
 			c.Close()
+		} else if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
 		}
 	}
 }

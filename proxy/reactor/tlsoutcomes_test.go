@@ -11,7 +11,9 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
@@ -50,7 +52,9 @@ func TestTLSCodes(t *testing.T) {
 }
 
 // TestTLSFailuresAreLogged: of the failures with a code one in a second is logged, with the number of those before that were not.
-func TestTLSFailuresAreLogged(t *testing.T) {
+func TestTLSFailuresAreLogged(t *testing.T) { synctest.Test(t, testTLSFailuresAreLogged) }
+
+func testTLSFailuresAreLogged(t *testing.T) {
 	var log logText
 	o := tlsOutcomes{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 3 {
@@ -58,7 +62,7 @@ func TestTLSFailuresAreLogged(t *testing.T) {
 	}
 	o.fail("another", errSilent)
 	for range 2 {
-		o.logged[CodeBusy] = o.logged[CodeBusy].Add(-logPause)
+		time.Sleep(logPause)
 		o.fail("a later peer", errBusy)
 	}
 	var got []string
@@ -104,25 +108,32 @@ func TestSocketDialerFirst(t *testing.T) {
 		}
 		return nil
 	}})
-	got := make(chan string, 8)
+	const enough = len("firstsecond")
+	got := make(chan string, 1)
 	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
-		return &stream{data: func(b []byte) { got <- string(b) }}
+		var conn loop.Conn
+		text := ""
+		return &stream{open: func(c loop.Conn) { conn = c }, data: func(b []byte) {
+			if text += string(b); len(text) >= enough {
+				got <- text
+				conn.Close()
+			}
+		}}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for _, key := range []string{"plain", "secured"} {
-		go func() {
+		var dialling sync.WaitGroup
+		dialling.Go(func() {
 			if sock, err := e.SocketDialer().Dial(ctx, addr, key, "", []byte("first")); err == nil {
 				_, _ = sock.Write([]byte("second"))
 				_ = sock.SetReadDeadline(time.Now().Add(waitLimit))
 				_, _ = sock.Read(make([]byte, 1))
 				sock.Close()
 			}
-		}()
+		})
 		text := recv(t, got, "the first bytes")
-		for len(text) < len("first")+6 {
-			text += recv(t, got, "more bytes")
-		}
+		dialling.Wait()
 		want := "firstsecond"
 		if key == "secured" {
 			want = "first\x16\x03\x01"
@@ -130,7 +141,6 @@ func TestSocketDialerFirst(t *testing.T) {
 		if !strings.HasPrefix(text, want) {
 			t.Errorf("%s: got %q", key, text)
 		}
-		on(t, e.loops[0], e.loops[0].conns.end)
 	}
 }
 
@@ -169,6 +179,7 @@ func TestSocketTruncated(t *testing.T) {
 		listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left)): func() error {
 			sock := recv(t, left, "the connection to leave its loop")
 			defer sock.Close()
+			_ = sock.SetReadDeadline(time.Now().Add(waitLimit))
 			b, err := io.ReadAll(sock)
 			if string(b) != "part" {
 				t.Errorf("read %q", b)

@@ -193,7 +193,7 @@ func TestNotRedirected(t *testing.T) {
 }
 
 // TestOriginalDstOfDirect: the kernel has no original destination for a connection that
-// was not redirected. scripts/intercept-test.sh tests redirected ones.
+// was not redirected. TestOriginalDst has redirected ones.
 func TestOriginalDstOfDirect(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		ln := must.ListenOn(t, "tcp", at)

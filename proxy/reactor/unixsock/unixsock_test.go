@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
@@ -94,16 +95,21 @@ func TestMode(t *testing.T) {
 func TestModeFromTheBeginning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	var ended atomic.Bool
+	var seen atomic.Int64
 	var looker sync.WaitGroup
 	looker.Go(func() {
 		for !ended.Load() {
-			if info, err := os.Lstat(path); err == nil && info.Mode().Perm() != 0o600 {
+			info, err := os.Lstat(path)
+			if err != nil {
+				continue
+			}
+			if seen.Add(1); info.Mode().Perm() != 0o600 {
 				t.Errorf("the file has mode %v", info.Mode())
 				return
 			}
 		}
 	})
-	for range 200 {
+	for n := 0; n < 200 || seen.Load() == 0; n++ {
 		listen(t, path, 0o600).Close()
 	}
 	ended.Store(true)
@@ -357,7 +363,7 @@ func TestStaleTwice(t *testing.T) {
 
 // TestLockedDirectory: Listen waits for a process that holds the lock of the directory, but not for ever.
 func TestLockedDirectory(t *testing.T) {
-	locked := func() *os.File {
+	locked := func(t *testing.T) *os.File {
 		dir, err := os.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -368,21 +374,24 @@ func TestLockedDirectory(t *testing.T) {
 		}
 		return dir
 	}
-	dir := locked()
-	began := time.Now()
-	listen(t, filepath.Join(dir.Name(), "s"), 0)
-	if d := time.Since(began); d < lockTimeout {
-		t.Errorf("with a lock that is kept, Listen took %s", d)
-	}
-
-	dir = locked()
-	var released atomic.Bool
-	time.AfterFunc(20*time.Millisecond, func() {
-		released.Store(true)
-		dir.Close()
+	synctest.Test(t, func(t *testing.T) {
+		dir, began := locked(t), time.Now()
+		listen(t, filepath.Join(dir.Name(), "s"), 0)
+		if d := time.Since(began); d != lockTimeout {
+			t.Errorf("with a lock that is kept, Listen took %s", d)
+		}
 	})
-	listen(t, filepath.Join(dir.Name(), "s"), 0)
-	if !released.Load() {
-		t.Error("Listen did not wait for the lock")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := locked(t)
+		var released atomic.Bool
+		time.AfterFunc(lockTimeout/2, func() {
+			released.Store(true)
+			dir.Close()
+		})
+		began := time.Now()
+		listen(t, filepath.Join(dir.Name(), "s"), 0)
+		if d := time.Since(began); !released.Load() || d > lockTimeout/2+lockRetry {
+			t.Errorf("with a lock that is released (%t), Listen took %s", released.Load(), d)
+		}
+	})
 }
