@@ -132,11 +132,11 @@ func TestAcceptAll(t *testing.T) {
 		acceptAll(0)
 		eventually.True(t, "two connections", func() bool { // they may arrive after their dials end
 			acceptAll(2 - accepted)
-			return accepted == 2
+			return accepted >= 2
 		})
 		eventually.True(t, "the third connection", func() bool {
 			acceptAll(5)
-			return accepted == len(clients)
+			return accepted >= len(clients)
 		})
 		if acceptAll(1); accepted != len(clients) {
 			t.Errorf("%s: accepted %d connections", c.addr, accepted)
