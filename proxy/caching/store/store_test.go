@@ -172,9 +172,9 @@ func TestExactFit(t *testing.T) {
 	}
 }
 
-// TestPlaces: an entry of more than a quarter of the small ring goes to the main ring, one of more than a quarter of that to none,
+// TestRingOfEntry: an entry of more than a quarter of the small ring goes to the main ring, one of more than a quarter of that to none,
 // and one that takes the place of another stays in its ring.
-func TestPlaces(t *testing.T) {
+func TestRingOfEntry(t *testing.T) {
 	s := New(1 << 20)
 	quarter := s.small.room / 4
 	for _, c := range []struct {
@@ -208,12 +208,13 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestBytes: the memory that a store says it holds is what it has allocated.
-func TestBytes(t *testing.T) {
+// TestBytesAreWhatIsAllocated: the memory that a store says it holds is what it has allocated.
+func TestBytesAreWhatIsAllocated(t *testing.T) {
+	const size = 4 << 20
+	key, value, large := make([]byte, 8), make([]byte, 100), make([]byte, New(size).small.room/4)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s, key, value := New(4<<20), make([]byte, 8), make([]byte, 100)
-	large := make([]byte, s.small.room/4)
+	s := New(size)
 	if s.Bytes() != 0 {
 		t.Errorf("%d bytes before the first entry", s.Bytes())
 	}
@@ -230,7 +231,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestSpared: a Put spares so many entries of the main ring that were used, the oldest. Further ones are evicted.
+// TestSpared: a Put spares at most maxSpared used entries of the main ring, the oldest. Further ones are evicted.
 func TestSpared(t *testing.T) {
 	s, value := New(1<<20), make([]byte, 990)
 	put := func(key string, size int, uses int) {
