@@ -50,6 +50,9 @@ func TestMeasures(t *testing.T) {
 		"crowded": float64(17 * ms), "links": 16,
 	}
 	r := figures()
+	if len(measures) != len(want) {
+		t.Errorf("%d measures, want %d", len(measures), len(want))
+	}
 	for name := range measures {
 		w, known := want[name]
 		if got := (&Expect{Measure: name}).measured(r); !known || math.Abs(got-w) > 1e-9 {
