@@ -191,15 +191,23 @@ func TestDetachRefused(t *testing.T) {
 	}
 	p.a.Do(func() { p.at.c.Close() })
 	detach(loop.ErrDetachClosed)
+}
+
+// TestDetachBeforeReset: a connection may leave its loop while a reset is on its way. The Socket reads the reset.
+func TestDetachBeforeReset(t *testing.T) {
+	p := newTwo(t, 1)
+	p.w.Options.Sockets = true
 	p.connect(t)
-	p.w.Faults.PauseReading(p.at.c, true)
-	p.to.write(p.b, 1)
 	p.w.Faults.Reset(p.to.c)
+	var s loop.Socket
 	p.a.Do(func() {
-		if _, err := p.at.c.Detach(); err != nil && !errors.Is(err, loop.ErrDetachClosed) {
-			t.Errorf("of a connection that may be reset: %v", err)
+		var err error
+		if s, err = p.at.c.Detach(); err != nil {
+			t.Fatal(err)
 		}
 	})
+	p.w.Run(time.Second)
+	wantRead(t, s, 1, 0, syscall.ECONNRESET)
 }
 
 // stayer is an end that stays after the end of its input.
@@ -207,19 +215,21 @@ type stayer struct{ end }
 
 func (*stayer) OnEnd() bool { return true }
 
-// TestHasInput: bytes that were not read are input, and so are an end and a reset. A connection that has ended has none.
+// TestHasInput: bytes that were not read are input, and so is an end. A connection that has ended has none.
 func TestHasInput(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(p *two)
 		want bool
+
+		closed bool // the connection, then
 	}{
-		{"nothing", func(*two) {}, false},
-		{"bytes", func(p *two) { p.to.write(p.b, 1) }, true},
-		{"an end", func(p *two) { p.b.Do(func() { p.to.c.Close() }) }, true},
-		{"a reset", func(p *two) { p.b.Do(func() { Abort(p.to.c) }) }, true},
-		{"closed here", func(p *two) { p.to.write(p.b, 1); p.w.Run(ms); p.a.Do(func() { p.at.c.Close() }) }, false},
-		{"draining here", func(p *two) { p.to.write(p.b, 1); p.w.Run(ms); p.a.Do(func() { p.at.c.Drain() }) }, false},
+		{"nothing", func(*two) {}, false, false},
+		{"bytes", func(p *two) { p.to.write(p.b, 1) }, true, false},
+		{"an end", func(p *two) { p.b.Do(func() { p.to.c.Close() }) }, true, false},
+		{"a reset", func(p *two) { p.b.Do(func() { Abort(p.to.c) }) }, false, true},
+		{"closed here", func(p *two) { p.to.write(p.b, 1); p.w.Run(ms); p.a.Do(func() { p.at.c.Close() }) }, false, true},
+		{"draining here", func(p *two) { p.to.write(p.b, 1); p.w.Run(ms); p.a.Do(func() { p.at.c.Drain() }) }, false, false},
 	} {
 		p := newTwo(t, 1)
 		p.connect(t)
@@ -227,8 +237,8 @@ func TestHasInput(t *testing.T) {
 		c.do(p)
 		p.w.Run(ms)
 		p.a.Do(func() {
-			if got := p.at.c.HasInput(); got != c.want && !(c.name == "a reset" && p.at.closed) {
-				t.Errorf("%s: has input %t", c.name, got)
+			if got := p.at.c.HasInput(); got != c.want || p.at.closed != c.closed {
+				t.Errorf("%s: has input %t, closed %t", c.name, got, p.at.closed)
 			}
 		})
 	}
