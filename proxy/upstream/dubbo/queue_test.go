@@ -33,8 +33,8 @@ func TestQueueDropsWithdrawnCalls(t *testing.T) {
 	}
 }
 
-// TestPlaces: places of a table are used again, for new ids. None is negative, also after very many uses of a place.
-func TestPlaces(t *testing.T) {
+// TestPlacesAreReused: places of a table are used again, for new ids. None is negative, also after very many uses of a place.
+func TestPlacesAreReused(t *testing.T) {
 	table := newTable()
 	first, second := &race.Attempt{}, &race.Attempt{}
 	kept := []int64{table.add(first), table.add(second)}

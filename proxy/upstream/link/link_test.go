@@ -143,7 +143,7 @@ func TestHandshakeFails(t *testing.T) {
 			a.links[0].respond(1)
 			m.OK(calls...)
 			m.W.Run(2 * time.Second)
-			if n := strings.Count(m.Consumer.LogText.String(), "level=WARN"); n != 1+strings.Count(c.log, "malformed") {
+			if n := strings.Count(m.Consumer.LogText.String(), "level=WARN"); n != 1 {
 				t.Errorf("%d warnings: %s", n, m.Consumer.LogText.String())
 			}
 			m.Settled()
@@ -445,7 +445,7 @@ func TestUnsentOnDrainingLink(t *testing.T) {
 			w.Response(id+2, &protocol.Response{Status: 200, DeclaredLength: -1}, protocol.CodecHTTP, nil)
 		}
 	})
-	for _, c := range clients { // one has no response yet
+	for _, c := range clients { // one of them without a response
 		c.Leave()
 	}
 	m.W.Run(10 * time.Millisecond)
@@ -536,7 +536,7 @@ func TestShedUnasked(t *testing.T) {
 	m.Settled()
 }
 
-// TestBatches: of the requests of one turn, the first leaves at once on a link without one, and the others leave together. So do the CANCELs
+// TestBatches: of the requests of one turn, the first leaves at once on a link without output, and the others leave together. So do the CANCELs
 // of requests that are left in one turn.
 func TestBatches(t *testing.T) {
 	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")

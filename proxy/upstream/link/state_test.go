@@ -133,8 +133,8 @@ type countingConn struct {
 func (c countingConn) Write([]byte)        { *c.writes++ }
 func (c countingConn) WriteParts([][]byte) { *c.writes++ }
 
-// TestAtOnce: a frame about the only call of a link leaves at once. One about a call among others waits for the end of the turn.
-func TestAtOnce(t *testing.T) {
+// TestOnlyCallFlushes: a frame about the only call of a link leaves at once. One about a call among others waits for the end of the turn.
+func TestOnlyCallFlushes(t *testing.T) {
 	for name, say := range map[string]func(cs *calls, a *race.Attempt){"start": (*calls).AskStart, "withdraw": (*calls).Withdraw} {
 		for n, want := range map[int]int{1: 1, 2: 0} {
 			writes := 0
