@@ -78,22 +78,38 @@ func TestAcceptRefuses(t *testing.T) {
 	}
 }
 
+// countedSocket is a Socket that tells the test how much its first read has read.
+type countedSocket struct {
+	socket
+	read chan<- int
+}
+
+func (s countedSocket) Read(b []byte) (int, error) {
+	n, err := s.socket.Read(b)
+	select {
+	case s.read <- n:
+	default: // a later read
+	}
+	return n, err
+}
+
 // TestAcceptUpgrade: an upgrade with a body reaches the application whole, in whatever pieces it comes, and the bytes behind it
 // follow the response.
 func TestAcceptUpgrade(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	addr := s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamHTTP})
 	for _, cut := range []int{1, len(upgradeHead), len(upgradeHead) + 1, len(upgradeHead) + 4, len(upgradeHead) + 6} {
-		client := s.dialTo(addr)
+		read := make(chan int, 1)
+		client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+			s.srv.Accept(countedSocket{socket{nc}, read}, &downstream.StreamAccept{
+				Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
+			})
+		}))
 		all := upgradeHead + "bodyearly"
 		_, _ = io.WriteString(client, all[:cut])
-		s.eventually("the stream to begin", func() error {
-			if s.srv.Open() == 0 {
-				return errors.New("not yet")
-			}
-			return nil
-		})
+		if n := receive(t, read, "the first piece to be read"); n != cut {
+			t.Fatalf("the first %d bytes are read, want %d", n, cut)
+		}
 		_, _ = io.WriteString(client, all[cut:])
 		server := receive(t, a.conns, "the connection")
 		from := bufio.NewReader(server)
@@ -198,7 +214,7 @@ func TestFetchRefused(t *testing.T) {
 	s.counts.waitNoStreams()
 }
 
-// TestFetchesWaiting: of the connections that send no token, so many stay open.
+// TestFetchesWaiting: at most maxFetches connections that send no token stay open.
 func TestFetchesWaiting(t *testing.T) {
 	s := newSidecar(t, options{})
 	parking, err := s.srv.Parking()

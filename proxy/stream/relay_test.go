@@ -170,11 +170,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 // newFailingListener returns a listener on loopback.
 func newFailingListener(t *testing.T) *failingListener {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &failingListener{TCPListener: ln.(*net.TCPListener)}
+	return &failingListener{TCPListener: must.Listen(t).(*net.TCPListener)}
 }
 
 // TestAcceptFailures: a listener outlasts accepts that fail. The first of a row is logged.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -288,44 +289,56 @@ func TestRepeatedThenRefusedForGood(t *testing.T) {
 	s.counts.waitNoStreams()
 }
 
+// shortConn is a connection that keeps what is written, until it is broken.
+type shortConn struct {
+	conn
+	kept   []byte
+	broken bool
+}
+
+func (c *shortConn) Write(b []byte) (int, error) {
+	if c.broken {
+		return 0, io.ErrClosedPipe
+	}
+	c.kept = append(c.kept, b...)
+	return len(b), nil
+}
+
 // TestReplayOfFailedWrite: what could not be written to an endpoint is lost only if no other endpoint gets the request. The write
 // waits until that is known.
 func TestReplayOfFailedWrite(t *testing.T) {
+	s := newSidecar(t, options{})
 	for _, again := range []bool{true, false} {
-		a := newApp(t)
-		s := newSidecar(t, options{})
-		connect := func() (to *end, server *net.TCPConn) {
-			nc := s.dialTo(a.addr)
-			return &end{conn: nc, tcp: nc}, receive(t, a.conns, "the connection")
-		}
-		first, server := connect()
-		broken, written := make(chan struct{}, 2), make(chan error, 1)
-		r := newReplay(s.proc, []byte("head"), func() { broken <- struct{}{} })
-		r.resume(first)
-		wantRead(t, "the first endpoint", server, "head")
-		_ = first.CloseWrite() // so that writes fail
-		go func() { written <- r.write([]byte("more")) }()
-		receive(t, broken, "the write to fail")
-		if len(written) > 0 {
-			t.Error("the write has ended before it is known what becomes of the request")
-		}
-		if again {
-			second, other := connect()
-			if !r.suspend() {
-				t.Error("no other endpoint may get the request")
+		synctest.Test(t, func(t *testing.T) {
+			first, second := &shortConn{}, &shortConn{}
+			broken, written := 0, make(chan error, 1)
+			r := newReplay(s.proc, []byte("head"), func() { broken++ })
+			r.resume(&end{conn: first})
+			first.broken = true
+			go func() { written <- r.write([]byte("more")) }()
+			synctest.Wait()
+			if len(written) > 0 {
+				t.Error("the write has ended before it is known what becomes of the request")
 			}
-			r.resume(second)
-			wantRead(t, "the second endpoint", other, "headmore")
-		}
-		r.settle()
-		if err := receive(t, written, "the write to end"); (err == nil) != again {
-			t.Errorf("another endpoint gets it: %t; %v", again, err)
-		}
-		if len(broken) > 0 {
-			t.Error("the failure is told twice")
-		}
-		if n := s.proc.Held(); n != 0 {
-			t.Errorf("%d bytes still count", n)
-		}
+			if again {
+				if !r.suspend() {
+					t.Error("no other endpoint may get the request")
+				}
+				r.resume(&end{conn: second})
+				if string(second.kept) != "headmore" {
+					t.Errorf("the second endpoint gets %q", second.kept)
+				}
+			}
+			r.settle()
+			if err := <-written; (err == nil) != again {
+				t.Errorf("another endpoint gets it: %t; %v", again, err)
+			}
+			if string(first.kept) != "head" || broken != 1 {
+				t.Errorf("the first endpoint got %q, and the failure is told %d times", first.kept, broken)
+			}
+			if n := s.proc.Held(); n != 0 {
+				t.Errorf("%d bytes still count", n)
+			}
+		})
 	}
 }
