@@ -37,7 +37,7 @@ type NullConn struct {
 	Peer     *NullConn
 	Out      []byte // written, not delivered
 	spare    []byte // the other half of Out's double buffer
-	Writes   int    // calls of Write
+	Writes   int    // calls of Write and WriteParts
 	Closed   bool
 	Finished bool // closed by Finish
 }
@@ -65,8 +65,11 @@ func (c *NullConn) Write(b []byte) {
 	}
 }
 func (c *NullConn) WriteParts(parts [][]byte) {
-	for _, b := range parts {
-		c.Write(b)
+	if !c.Closed {
+		for _, b := range parts {
+			c.Out = append(c.Out, b...)
+		}
+		c.Writes++
 	}
 }
 func (c *NullConn) Buffered() int              { return 0 }
