@@ -165,17 +165,19 @@ func TestShedOrder(t *testing.T) {
 			c.hold(hardMark + 1<<20)
 		}, "b closes, a closes"},
 	} {
-		c := newCrowd(t, 1)
-		step.setup(c)
-		before := c.proc.workers[0].shard.Stats.Shed
-		c.proc.workers[0].shedAll()
-		if n := c.proc.workers[0].shard.Stats.Shed - before; int(n) != strings.Count(step.want, "closes") {
-			t.Errorf("%s: %d connections count", name, n)
-		}
-		t.Run(name, func(t *testing.T) { c.want(t, step.want) })
-		if c.loops[0].run() {
-			t.Errorf("%s: one loop has posted", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t, 1)
+			step.setup(c)
+			before := c.proc.workers[0].shard.Stats.Shed
+			c.proc.workers[0].shedAll()
+			if n := c.proc.workers[0].shard.Stats.Shed - before; int(n) != strings.Count(step.want, "closes") {
+				t.Errorf("%d connections count", n)
+			}
+			c.want(t, step.want)
+			if c.loops[0].run() {
+				t.Error("one loop has posted")
+			}
+		})
 	}
 }
 
