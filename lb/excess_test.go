@@ -285,8 +285,8 @@ func BenchmarkPickDeclined(b *testing.B) {
 	}
 }
 
-// TestReview: the load of declined requests stays while it fades, and is forgotten once it is over.
-func TestReview(t *testing.T) {
+// TestDeclinedLoadIsForgotten: the load of declined requests is kept until its time is over.
+func TestDeclinedLoadIsForgotten(t *testing.T) {
 	x := excess{load: 4, latency: time.Second}
 	if x.review(100*time.Millisecond, nil, 0, nil); x.load != 4 {
 		t.Errorf("the load is %v soon after, and was 4", x.load)

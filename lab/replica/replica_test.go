@@ -54,8 +54,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// TestBytes checks that a connection serves sizes in any order.
-func TestBytes(t *testing.T) {
+// TestBodySizes checks that a connection serves sizes in any order.
+func TestBodySizes(t *testing.T) {
 	r := start(t, Options{Mode: Fast}, nil)
 	c, br := dial(t, r)
 	for _, size := range []int{9, 100_000, 0, 5} {

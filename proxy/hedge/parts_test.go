@@ -197,7 +197,7 @@ func TestWindowOfCensored(t *testing.T) {
 
 // TestFell: slow requests are clearly quicker if they take less than 1/1.4 of the time, or if they were given up before.
 func TestFell(t *testing.T) {
-	const us = time.Microsecond
+	const ns, us = time.Nanosecond, time.Microsecond
 	of := func(took time.Duration) *histogram.Distribution {
 		var d histogram.Distribution
 		if took < 0 {
@@ -210,7 +210,7 @@ func TestFell(t *testing.T) {
 	for _, c := range []struct {
 		is, was time.Duration // -1 means that they are given up
 		want    bool
-	}{{12500, 17500, false}, {11500, 17500, true}, {12500, 12500, false}, {20 * us, 10 * us, false}, {10 * us, -1, true}, {-1, -1, false}, {-1, 10 * us, false}} {
+	}{{12500 * ns, 17500 * ns, false}, {11500 * ns, 17500 * ns, true}, {12500 * ns, 12500 * ns, false}, {20 * us, 10 * us, false}, {10 * us, -1, true}, {-1, -1, false}, {-1, 10 * us, false}} {
 		if got := fell(of(c.is), of(c.was)); got != c.want {
 			t.Errorf("from %v to %v: %t", c.was, c.is, got)
 		}

@@ -120,8 +120,8 @@ func TestTimersAgainstModel(t *testing.T) {
 	}
 }
 
-// TestDisarmStaysInBranch: the timer that takes the place of a disarmed one is compared with those below it only.
-func TestDisarmStaysInBranch(t *testing.T) {
+// TestDisarmKeepsOrder: timers fire in order, whichever was disarmed.
+func TestDisarmKeepsOrder(t *testing.T) {
 	for disarmed := 1; disarmed < 80; disarmed++ {
 		var q Timers
 		timers := make([]Timer, 80)

@@ -24,9 +24,9 @@ func boundsOf(change func(c *config.Service)) *Bounds {
 	return newBounds(c, newSharedService(c, 1))
 }
 
-// TestPlaces: the last places of max_pending are for connections with one request, or with all. Batch requests get
+// TestLastPlaces: the last places of max_pending are for connections with one request, or with all. Batch requests get
 // half of the places.
-func TestPlaces(t *testing.T) {
+func TestLastPlaces(t *testing.T) {
 	for _, c := range []struct {
 		max, pending int32 // the request included
 		batch        bool
