@@ -131,9 +131,12 @@ func (c *client) await(all ...*reply) {
 	})
 }
 
-// checkIdle checks that no request is left on the connection: it ends for timeouts.idle.
+// checkIdle checks that the connection is open and no request is left on it: it ends for timeouts.idle.
 func (c *client) checkIdle() {
 	c.m.T.Helper()
+	if c.ended || c.err != nil {
+		c.m.T.Fatalf("the connection has ended: %t, %v", c.ended, c.err)
+	}
 	if !c.m.W.RunUntil(func() bool { return c.ended }, 2*time.Hour) {
 		c.m.T.Error("the connection is never idle")
 	}

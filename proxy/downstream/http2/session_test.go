@@ -107,8 +107,8 @@ func TestUnreadEnd(t *testing.T) {
 	m.Settled()
 }
 
-// TestOneEnd: a connection that has ended for a fault does not time out beside, while its client reads nothing.
-func TestOneEnd(t *testing.T) {
+// TestFaultEndsOnce: a connection that has ended for a fault does not time out as well, while its client reads nothing.
+func TestFaultEndsOnce(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
 	c := dial(m, 0)
 	m.W.Run(time.Second)

@@ -112,9 +112,9 @@ func TestShedStream(t *testing.T) {
 		}
 	})
 	m.W.Run(100 * time.Millisecond)
-	const hard = 2 << 20 // the hard mark of littleMemory
-	free := hard - int(m.Consumer.Proc.Held())
-	if free > hard-all*part {
+	const hardMark = 2 << 20 // of littleMemory
+	free := hardMark - int(m.Consumer.Proc.Held())
+	if free > hardMark-all*part {
 		t.Fatalf("%d bytes are free", free)
 	}
 	m.Consumer.Proc.Charge(free - 10<<10)
@@ -199,8 +199,8 @@ func TestLeftRequests(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, streams)
 }
 
-// TestStreamCountsOnce: a request that pauses leaves the loop although its own bytes fill limits.buffered, which they are no
-// reason to refuse it for.
+// TestStreamCountsOnce: a request that pauses leaves the loop although its own bytes fill limits.buffered: they are no
+// reason to refuse it.
 func TestStreamCountsOnce(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: littleMemory})
 	c := dial(m, 0)
