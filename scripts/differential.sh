@@ -35,7 +35,7 @@ case ${1:-} in
 	virtual_python differential scripts/differential/requirements.txt
 	peers=$(realpath -m "${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-peers}")
 	scripts/peers.sh "$peers"
-	timeout 900 mvn --quiet --batch-mode -f scripts/differential/java/pom.xml package
+	maven -f scripts/differential/java/pom.xml package
 	target=$PWD/scripts/differential/java/target
 	export DIFFERENTIAL_PEERS=$peers/bin DIFFERENTIAL_VENV=$python DIFFERENTIAL_JAVA="$target/classes:$target/lib/*"
 	;;

@@ -35,6 +35,6 @@ if [[ -z ${1:-} ]]; then
 	need node npm java mvn
 	cp -r "$here/node" "$dir"
 	npm install --silent --no-audit --no-fund --prefix "$dir/node"
-	timeout 900 mvn --quiet --batch-mode -f "$here/java/pom.xml" -Dtarget="$dir/spring" package
+	maven -f "$here/java/pom.xml" -Dtarget="$dir/spring" package
 fi
 suite 1500 scripts/frameworks/frameworks.py "$@"

@@ -26,7 +26,7 @@ workspace
 virtual_python grpc scripts/grpc/requirements.txt
 
 go build -C scripts/grpc -o "$dir/bin/" tool
-timeout 900 mvn --quiet --batch-mode -f scripts/grpc/java/pom.xml package
+maven -f scripts/grpc/java/pom.xml package
 # The messages of grpcio: without a package, since Python's grpc has its own name.
 mkdir -p "$dir/proto"
 unzip -joq scripts/grpc/java/target/lib/grpc-interop-testing-*.jar 'grpc/testing/*.proto' -d "$dir/proto"

@@ -116,7 +116,7 @@ if [[ -z $short ]]; then
 	virtual_python http-proxy "$here/requirements.txt"
 	npm install --silent --no-audit --no-fund --prefix "$dir/npm" undici@7.30.2 axios@1.21.1 node22@npm:node@22 node24@npm:node@24
 	cp "$here/get.mjs" "$dir/npm"
-	mvn -q -B -f "$here/okhttp/pom.xml" -Dtarget="$dir/okhttp" package dependency:copy-dependencies -DoutputDirectory="$dir/okhttp/jars"
+	maven -f "$here/okhttp/pom.xml" -Dtarget="$dir/okhttp" package dependency:copy-dependencies -DoutputDirectory="$dir/okhttp/jars"
 	background "$dir/grpc" "$python" -c "$serve_grpc"
 fi
 grpc=$port

@@ -18,7 +18,7 @@ need java mvn
 workspace
 
 for line in 2.7 3.3; do
-	timeout 900 mvn --quiet --batch-mode -f lab/java/pom.xml -P "dubbo-$line" package
+	maven -f lab/java/pom.xml -P "dubbo-$line" package
 done
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab

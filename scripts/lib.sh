@@ -36,10 +36,16 @@ suite() {
 # is kept from run to run, in $VENV or in the user's cache.
 virtual_python() {
 	local venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-$1-venv}
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+	(
+		flock 3 # suites that run at the same time may want the same packages
+		python3 -m venv "$venv"
+		"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+	) 3<scripts/lib.sh
 	python=$venv/bin/python
 }
+
+# maven ARG... runs Maven. Suites that run at the same time share its repository, so they wait for each other.
+maven() { flock scripts/lib.sh timeout 900 mvn --quiet --batch-mode "$@"; }
 
 # await WHAT COMMAND... repeats a command until it succeeds. It ends the script if that does
 # not happen within two minutes, long enough for a busy machine.

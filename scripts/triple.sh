@@ -9,6 +9,6 @@ exec </dev/null
 source scripts/lib.sh
 
 need java mvn
-timeout 900 mvn --quiet --batch-mode -f scripts/triple/pom.xml package
+maven -f scripts/triple/pom.xml package
 target=$PWD/scripts/triple/target
 attend_test ./e2e/peers -count=1 -timeout=10m -v -run '^TestTriplePeers$' -triple-peers "$target/triple.jar:$target/lib/*"

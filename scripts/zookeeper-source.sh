@@ -22,7 +22,7 @@ if [[ -z ${ZOOKEEPER_CLASSPATH:-} && ! -e $debian ]]; then
 	exit 1
 fi
 export ZOOKEEPER_CLASSPATH=${ZOOKEEPER_CLASSPATH:-$debian:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar} # the last two for TLS
-timeout 900 mvn --quiet --batch-mode -f lab/java/pom.xml -P dubbo-zookeeper package
+maven -f lab/java/pom.xml -P dubbo-zookeeper package
 export DUBBO_CLASSPATH="$PWD/lab/java/target/zookeeper/lab.jar:$PWD/lab/java/target/zookeeper/lib/*"
 
 workspace
