@@ -1,14 +1,12 @@
 package commands
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 )
 
 // TestTopOnATerminal: top draws until q or Ctrl-C, and restores the terminal.
@@ -36,7 +35,7 @@ func TestTopOnATerminal(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		var shown buffer
+		var shown syncbuffer.Buffer
 		go func() {
 			b := make([]byte, 4096)
 			for {
@@ -94,22 +93,4 @@ func terminal(t *testing.T) (ours, theirs *os.File) {
 		t.Fatal(err)
 	}
 	return ours, theirs
-}
-
-// buffer is a bytes.Buffer for two goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -447,7 +447,7 @@ func TestLongHead(t *testing.T) {
 	}
 }
 
-// TestHeadOfOneFrame: a head that fills the longest frame arrives as one does that is a byte shorter or longer.
+// TestHeadOfOneFrame: a head that fills the longest frame arrives, and so do a head that is a byte shorter and a head that is a byte longer.
 func TestHeadOfOneFrame(t *testing.T) {
 	o := Options{Limits: protocol.Limits{Header: 100_000, Headers: 10}}
 	send := func(n int) (length int) { // of the first frame

@@ -16,6 +16,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -316,7 +317,7 @@ func TestDefaults(t *testing.T) {
 	ca := testcerts.New(t)
 	d := testcerts.NewDir(t, ca, nil, nil)
 	d.Rotate(ca.Issue(testcerts.Leaf{Expired: true}))
-	var log text
+	var log syncbuffer.Buffer
 	usual := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(usual)
@@ -335,7 +336,7 @@ func TestLogs(t *testing.T) {
 	ca := testcerts.New(t)
 	d := testcerts.NewDir(t, ca, nil, nil)
 	d.Rotate(ca.Issue(testcerts.Leaf{}))
-	var log text
+	var log syncbuffer.Buffer
 	s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"math/big"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -218,7 +218,7 @@ func TestOutdated(t *testing.T) {
 		want int // lines
 	}{{-time.Minute, 1}, {time.Minute, 0}} {
 		d.Write(d.CRL, ca.List(func(l *x509.RevocationList) { l.NextUpdate = time.Now().Add(c.due) }))
-		var log text
+		var log syncbuffer.Buffer
 		s, err := Open(Options{Cert: d.Cert, Key: d.Key, CA: d.CA, CRL: d.CRL, Peers: []string{meshName}, Interval: time.Hour,
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
@@ -239,7 +239,7 @@ func TestListReload(t *testing.T) {
 	d := testcerts.NewDir(t, ca, cert, key)
 	d.Write(d.CRL, ca.List(nil))
 	trust := make(chan struct{}, 8)
-	var log text
+	var log syncbuffer.Buffer
 	s, err := Open(Options{
 		Cert: d.Cert, Key: d.Key, CA: d.CA, CRL: d.CRL, Peers: []string{meshName}, Interval: time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), OnTrust: func() { trust <- struct{}{} },
@@ -275,22 +275,4 @@ func TestListReload(t *testing.T) {
 	if n := strings.Count(log.String(), "tls_crl_outdated"); n != 1 {
 		t.Errorf("%d lines of outdated lists: %s", n, log.String())
 	}
-}
-
-// text is a log. Any goroutine may use it.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -76,7 +76,7 @@ func failures(l loop.Loop, check way) (all []string) {
 	return all
 }
 
-// leaving returns why a request does not leave. None of those that fail stays for an answer of its route.
+// leaving returns why a request does not leave. A request that fails does not stay for an answer of its route.
 func leaving(ex *Exchange, s *Leaving) *fault.Failure {
 	stays, f := ex.Checks(ex.caller.Listener()).Leaving(s)
 	if stays {

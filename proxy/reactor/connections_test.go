@@ -247,7 +247,7 @@ func TestPerSourceDefault(t *testing.T) {
 	e.wantReserved(t, 0, 0)
 }
 
-// TestCountedSource: by default connections on this host have no source that counts, also those that the kernel has redirected.
+// TestCountedSource: by default connections on this host count for no source, and neither do connections that the kernel has redirected.
 func TestCountedSource(t *testing.T) {
 	local, remote := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.9")
 	loopback := dial(t, must.Listen(t).Addr().String())

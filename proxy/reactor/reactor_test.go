@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -65,7 +66,7 @@ func TestDefaults(t *testing.T) {
 // takes two. A warning says that fewer connections are allowed than configured.
 func TestFilesAreDivided(t *testing.T) {
 	for _, c := range []struct{ wanted, reserved, warnings int }{{0, 100, 0}, {0, 101, 0}, {10, 0, 0}, {1 << 30, 7, 1}} {
-		var log logText
+		var log syncbuffer.Buffer
 		e := start(t, Options{Loops: 3, MaxConnections: c.wanted, ReservedFiles: c.reserved, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		p := e.Connections()
 		most := (p.FileLimit() - 64 - 3*20 - int64(c.reserved)) / 2

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
@@ -222,7 +223,7 @@ func TestSocketDialer(t *testing.T) {
 // dial, and the log names the cause.
 func TestSocketDialerRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
-	var log logText
+	var log syncbuffer.Buffer
 	e := start(t, withTLS(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, own))
 	_, err := e.SocketDialer().Dial(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service", "", nil)
 	var refused *certs.VerifyError

@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/fair"
@@ -40,24 +40,6 @@ func openIdentity(t testing.TB, dir testcerts.Dir) *certs.Source {
 	}
 	t.Cleanup(s.Close)
 	return s
-}
-
-// logText is the text of a log. Any goroutine may use it.
-type logText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // awaitFailure waits until n failures with the code were counted.
@@ -89,7 +71,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 		{"plain text", CodePlaintext, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log logText
+			var log syncbuffer.Buffer
 			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
 				t.Error("it was accepted")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/hello"
@@ -51,11 +52,11 @@ func TestTLSCodes(t *testing.T) {
 	}
 }
 
-// TestTLSFailuresAreLogged: of the failures with a code one in a second is logged, with the number of those before that were not.
+// TestTLSFailuresAreLogged: one failure a second of each code is logged, with the number of failures that were left out before it.
 func TestTLSFailuresAreLogged(t *testing.T) { synctest.Test(t, testTLSFailuresAreLogged) }
 
 func testTLSFailuresAreLogged(t *testing.T) {
-	var log logText
+	var log syncbuffer.Buffer
 	o := tlsOutcomes{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 3 {
 		o.fail("a peer", errBusy)
@@ -233,7 +234,7 @@ func TestSocketOfProxied(t *testing.T) {
 	}
 }
 
-// TestTLSClosedSilently: an endpoint that ends the connection without a byte is told from one that breaks the handshake off.
+// TestTLSClosedSilently: the error tells an endpoint that ends the connection without a byte from an endpoint that breaks the handshake off.
 func TestTLSClosedSilently(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, withTLS(Options{}, own))

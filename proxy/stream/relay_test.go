@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
@@ -107,28 +108,9 @@ func TestChunksOfEarlyBytes(t *testing.T) {
 	s.counts.waitIdle()
 }
 
-// textLog is the text of a log. Any goroutine may use it.
-type textLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *textLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// count returns how often the log has a text.
-func (l *textLog) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
 // logged returns a Server with the options of s, which logs to the text.
-func (s *sidecar) logged() (*Server, *textLog) {
-	log, o := &textLog{}, s.srv.opt
+func (s *sidecar) logged() (*Server, *syncbuffer.Buffer) {
+	log, o := new(syncbuffer.Buffer), s.srv.opt
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	srv := New(o)
 	s.t.Cleanup(func() {
@@ -192,7 +174,7 @@ func TestAcceptFailures(t *testing.T) {
 		server := receive(t, a.conns, "the connection")
 		client.Close()
 		server.Close()
-		if n := log.count("accept failed"); n != row {
+		if n := strings.Count(log.String(), "accept failed"); n != row {
 			t.Errorf("after %d rows of failures %d are logged", row, n)
 		}
 	}
@@ -234,7 +216,7 @@ func TestDownEndpointLog(t *testing.T) {
 	srv, log := s.logged()
 	srv.SetDown("app", []string{a.addr})
 	srv.SetDown("app", nil)
-	if n := log.count("streams cut"); n != 0 {
+	if n := strings.Count(log.String(), "streams cut"); n != 0 {
 		t.Errorf("%d lines without a stream", n)
 	}
 	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
@@ -244,7 +226,7 @@ func TestDownEndpointLog(t *testing.T) {
 	server := receive(t, a.conns, "the connection")
 	srv.SetDown("app", []string{a.addr})
 	wantReset(t, "the client", client)
-	if n := log.count("streams=1"); n != 1 {
+	if n := strings.Count(log.String(), "streams=1"); n != 1 {
 		t.Errorf("%d lines of a stream", n)
 	}
 	server.Close()

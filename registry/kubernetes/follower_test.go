@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/registrytest"
@@ -162,7 +161,7 @@ func TestBookmark(t *testing.T) {
 // TestRefusals: what can't be read is told in the log once, and by the condition. The last endpoints stay.
 func TestRefusals(t *testing.T) {
 	a := newAPI(t)
-	var log lockedBuffer
+	var log syncbuffer.Buffer
 	r := open(t, a, func(o *Options) {
 		o.Services = map[string]Service{"secret": {Namespace: "vault"}}
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -189,7 +188,7 @@ func TestRefusals(t *testing.T) {
 // TestUnusable: the condition has how many endpoints can't be used, and the others are. The log says it once, for as long as it is the same.
 func TestUnusable(t *testing.T) {
 	a := newAPI(t)
-	var log lockedBuffer
+	var log syncbuffer.Buffer
 	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	defer r.Close()
 	s := registrytest.Watch(t, r, "compute")
@@ -210,7 +209,7 @@ func TestUnusable(t *testing.T) {
 // one port again.
 func TestSeveralPorts(t *testing.T) {
 	a := newAPI(t)
-	var log lockedBuffer
+	var log syncbuffer.Buffer
 	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	defer r.Close()
 	s := registrytest.Watch(t, r, "compute")
@@ -246,7 +245,7 @@ func TestWrongEvents(t *testing.T) {
 		{"ERROR", map[string]any{"code": 500, "message": "sick"}, "status 500: sick"},
 	} {
 		a := newAPI(t)
-		var log lockedBuffer
+		var log syncbuffer.Buffer
 		a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
 		r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		s := registrytest.Watch(t, r, "compute")
@@ -285,7 +284,7 @@ func TestNoToken(t *testing.T) {
 func TestLogOfNames(t *testing.T) {
 	a := newAPI(t)
 	a.set("compute", sliceOf("compute", 80, at("replica.test:80")...))
-	var log lockedBuffer
+	var log syncbuffer.Buffer
 	r := open(t, a, func(o *Options) {
 		o.DNS.Lookup = func(context.Context, string) (dns.Answer, error) { return dns.Answer{}, errors.New("no such host") }
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -295,26 +294,6 @@ func TestLogOfNames(t *testing.T) {
 	if !strings.Contains(log.String(), "host name does not resolve") {
 		t.Errorf("the log has %s", log.String())
 	}
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns all that was written.
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestRotation: the token of a request is that which its file has then.
@@ -400,7 +379,7 @@ func TestInCluster(t *testing.T) {
 
 // TestStateByNamespace: a namespace that works hides no error of another one, and each is told once.
 func TestStateByNamespace(t *testing.T) {
-	var text lockedBuffer
+	var text syncbuffer.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	vault, shop := &follower{namespace: "vault"}, &follower{namespace: "shop"}
 	r := &Registry{log: log, followers: map[string]*follower{}}
@@ -425,7 +404,7 @@ func TestRefusedWatch(t *testing.T) {
 	a := newAPI(t)
 	a.noWatch = true
 	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))
-	var log lockedBuffer
+	var log syncbuffer.Buffer
 	r := open(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	defer r.Close()
 	registrytest.Watch(t, r, "compute").WaitAddrs("10.0.0.1:80")

@@ -215,9 +215,9 @@ func TestTell(t *testing.T) {
 		{findings{isCut: true, usable: usable}, []string{"instances_at_most=10000"}},
 		{findings{malformed: bad, overrides: bad}, []string{"malformed=2", "malformed_overrides=2"}},
 	} {
-		log.text.Reset()
+		log.Reset()
 		f.tell(&step.found)
-		got := log.text.String()
+		got := log.String()
 		for _, word := range []string{"malformed=", "malformed_overrides=", "other_protocols=", "instances_at_most="} {
 			if want := strings.Contains(strings.Join(step.want, " "), word); strings.Contains(got, " "+word) != want {
 				t.Errorf("step %d: %s is told: %t", i, word, !want)
@@ -245,7 +245,7 @@ func TestTellUnreadable(t *testing.T) {
 	}{{nil, false}, {one, true}, {one, false}, {two, true}, {nil, false}, {two, true}} {
 		before := log.count("can't be read whole")
 		if isNews := f.tellUnreadable(c.err); isNews != c.isNews || log.count("can't be read whole") != before+map[bool]int{true: 1}[c.isNews] {
-			t.Errorf("step %d: news %t, the log has %s", i, isNews, log.text.String())
+			t.Errorf("step %d: news %t, the log has %s", i, isNews, log.String())
 		}
 	}
 }

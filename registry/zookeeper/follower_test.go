@@ -169,14 +169,14 @@ func TestMalformedRecords(t *testing.T) {
 		t.Errorf("%d records can't be used, want 2", n)
 	}
 	if text := "example=broken1"; log.count(text) == 0 || log.count("other_protocols=map[tri:5]") == 0 {
-		t.Errorf("the log lacks something: %s", log.text.String())
+		t.Errorf("the log lacks something: %s", log.String())
 	}
 	w.Always("10.0.0.1:1")
 	var another said // of a sidecar that knows none of the records that made sense
 	w2 := registrytest.Watch(t, s.open(logTo(&another)), hello)
 	w2.WaitAddrs()
 	if another.count("malformed=2") != 1 {
-		t.Errorf("the log lacks the warning: %s", another.text.String())
+		t.Errorf("the log lacks the warning: %s", another.String())
 	}
 	s.set(good, "")
 	s.set(providerPath(hello, "dubbo://10.0.0.2:1/a"), "")
@@ -196,7 +196,7 @@ func TestLogOfNames(t *testing.T) {
 	}))
 	registrytest.Watch(t, r, hello).WaitAddrs()
 	if log.count("host name does not resolve") == 0 {
-		t.Errorf("the log has %s", log.text.String())
+		t.Errorf("the log has %s", log.String())
 	}
 }
 
@@ -359,7 +359,7 @@ func TestMalformedOverride(t *testing.T) {
 	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
 	w.WaitAddrs()
 	if log.count("malformed_overrides=1") != 1 || log.count("malformed=") != 0 {
-		t.Errorf("the log has: %s", log.text.String())
+		t.Errorf("the log has: %s", log.String())
 	}
 	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
 	s.set(good, "")

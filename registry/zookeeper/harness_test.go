@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/internal/zktest"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
@@ -155,22 +155,9 @@ func waitState(t *testing.T, h registry.Handle, want registry.State) {
 }
 
 // said keeps what is logged.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type said struct{ syncbuffer.Buffer }
 
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) count(text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), text)
-}
+func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 
 func logTo(s *said) func(*Options) {
 	return func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(s, nil)) }

@@ -140,7 +140,7 @@ func TestOvertaken(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if overtakes != 1 || log.count("level=WARN") > 0 {
-				t.Errorf("overtaken %d times; the log has %s", overtakes, log.text.String())
+				t.Errorf("overtaken %d times; the log has %s", overtakes, log.String())
 			}
 		})
 	}

@@ -288,7 +288,7 @@ func TestRegisterRefused(t *testing.T) {
 	waitState(t, h, registry.Registered)
 	eventually.True(t, "the log of it", func() bool { return log.count("msg=registered") > 0 })
 	if h.Err() != nil || log.count("registration failed") != 1 || log.count("msg=registered") != 1 {
-		t.Errorf("%v; the log has %s", h.Err(), log.text.String())
+		t.Errorf("%v; the log has %s", h.Err(), log.String())
 	}
 	srv.Freeze(true) // a changed value can't be put
 	h.Change(at("10.0.0.1:80", 2))

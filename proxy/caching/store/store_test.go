@@ -172,8 +172,8 @@ func TestExactFit(t *testing.T) {
 	}
 }
 
-// TestRingOfEntry: an entry of more than a quarter of the small ring goes to the main ring, one of more than a quarter of that to none,
-// and one that takes the place of another stays in its ring.
+// TestRingOfEntry: an entry of more than a quarter of the small ring goes to the main ring. An entry of more than a quarter of the main
+// ring goes to no ring. An entry that takes the place of another goes to the same ring.
 func TestRingOfEntry(t *testing.T) {
 	s := New(1 << 20)
 	quarter := s.small.room / 4

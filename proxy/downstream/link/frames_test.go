@@ -563,8 +563,7 @@ func TestUselessCancels(t *testing.T) {
 	}
 }
 
-// TestOneWrite: the interim responses of one turn of the loop go in one write, and so do responses and the STARTs of the requests that
-// come next.
+// TestOneWrite: the interim responses of one turn of the loop go in one write. So do responses and the STARTs of the next requests.
 func TestOneWrite(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Speaks: "http2", Provider: "max_concurrency: 2, max_queue: 4"})
 	m.W.Options.Cut = 0

@@ -227,7 +227,7 @@ func TestSecond(t *testing.T) {
 	}
 }
 
-// TestNoBudget: without a budget no request that is late has a hedge. That is no number of hedges for requests of which none is late.
+// TestNoBudget: without a budget the share of late requests that get a hedge is 0. Where no request is late, the share is 1.
 func TestNoBudget(t *testing.T) {
 	first := of(stragglers(.05), 10_000)
 	in := usual

@@ -5,15 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/redirecttest"
 )
 
 // TestSendParts: a call sends at most MaxParts parts.
@@ -122,18 +121,9 @@ func TestOriginalDestination(t *testing.T) {
 		ask          func(int) (netip.AddrPort, error)
 	}{{"iptables", "127.0.0.1", OriginalDst4}, {"ip6tables", "::1", OriginalDst6}} {
 		t.Run(c.tables, func(t *testing.T) {
-			runtime.LockOSThread() // and never unlocked: the thread ends with its network
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				t.Skip(err)
-			}
 			host := netip.MustParseAddr(c.host)
-			original, here := netip.AddrPortFrom(host, 0x1234), netip.AddrPortFrom(host, 0x5678)
-			for _, command := range []string{"ip link set lo up", c.tables + " -w -t nat -A OUTPUT -p tcp --dport 4660 -j REDIRECT --to-ports 22136"} {
-				args := strings.Fields(command)
-				if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-					t.Skipf("%s: %v, %s", command, err, out)
-				}
-			}
+			original, here := netip.AddrPortFrom(host, 0x1234), netip.AddrPortFrom(host, 0x5678) // the bytes of each port differ
+			redirecttest.Redirect(t, c.tables, original.Port(), here.Port())
 			family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: host.As16(), Port: int(here.Port())})
 			if host.Is4() {
 				family, sa = unix.AF_INET, &unix.SockaddrInet4{Addr: host.As4(), Port: int(here.Port())}
@@ -143,8 +133,8 @@ func TestOriginalDestination(t *testing.T) {
 				defer unix.Close(ln)
 				err = errors.Join(unix.Bind(ln, sa), unix.Listen(ln, 1))
 			}
-			if host.Is6() && (errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL)) {
-				t.Skip(err) // a host without IPv6
+			if host.Is6() {
+				redirecttest.SkipWithoutIPv6(t, err)
 			}
 			if err != nil {
 				t.Fatal(err)

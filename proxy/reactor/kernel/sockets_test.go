@@ -44,7 +44,7 @@ func duplicate(t *testing.T, c any) int {
 	return fd
 }
 
-// checkFlags checks that a descriptor doesn't block, and is not for programs that this one starts.
+// checkFlags checks that a descriptor doesn't block, and that programs that the test starts don't get it.
 func checkFlags(t *testing.T, what string, fd int) {
 	t.Helper()
 	status, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -349,7 +349,7 @@ func TestFailedConnectIsClosed(t *testing.T) {
 	}
 }
 
-// TestStreamOptions: a socket has the options that were set, or the error of the one that it can't have.
+// TestStreamOptions: a socket has the options that were set. An option that the socket can't have is an error.
 func TestStreamOptions(t *testing.T) {
 	fd, err := newSocket(unix.AF_INET)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestModeFromTheBeginning(t *testing.T) {
 	looker.Wait()
 }
 
-// TestSameName: two names of one file are those of one socket.
+// TestSameName: two names of one file name the same socket.
 func TestSameName(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
