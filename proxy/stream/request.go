@@ -161,6 +161,8 @@ func (x *requestStream) carry() (fail *fault.Failure) {
 	}
 	x.replay.resume(x.up)
 	if x.r.Kind == stats.StreamBody {
+		// The response may be faster than upload, and the endpoint is reset unless it has the whole request.
+		x.requestSent.Store(!x.r.Chunks && x.r.Body.Done() && x.r.Body.Length() == 0)
 		if !x.r.Continue {
 			x.note(clientUploading)
 		}
