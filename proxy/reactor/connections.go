@@ -32,8 +32,9 @@ type Connections struct {
 	refused       atomic.Int64 // because of max, maxFiles, the listener's limit or refusing
 	refusedSource atomic.Int64 // because of maxSource
 
+	// mu guards bySource. A connection is checked and counted under mu, so a refused connection never counts.
+	mu sync.Mutex
 	// bySource has an entry for each source with a connection, so at most max.
-	mu       sync.Mutex
 	bySource map[netip.Addr]int
 }
 
@@ -78,18 +79,22 @@ func (p *Connections) countedSource(local, remote net.Addr) netip.Addr {
 // reserve counts a connection of a source, which may be the zero Addr, that takes so many files;
 // false means that a limit is reached.
 func (p *Connections) reserve(source netip.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
-	refused := p.refusing != nil && p.refusing() && (in.known == nil || !in.known())
-	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
+	refusing := p.refusing != nil && p.refusing() && (in.known == nil || !in.known())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.taken.Load()
 	switch {
-	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max || refused:
+	case refusing, taken >= p.max, taken > 0 && p.files.Load()+files > p.maxFiles, in.max > 0 && in.taken.Load() >= in.max:
 		p.refused.Add(1)
+		return reservation{}, false
 	case !p.countSource(source):
 		p.refusedSource.Add(1)
-	default:
-		return reservation{of: p, limit: in, source: source, files: files}, true
+		return reservation{}, false
 	}
-	p.uncount(in, files)
-	return reservation{}, false
+	p.taken.Add(1)
+	in.taken.Add(1)
+	p.files.Add(files)
+	return reservation{of: p, limit: in, source: source, files: files}, true
 }
 
 // attribute counts a connection by its source, which was not known when it was reserved; false means
@@ -99,6 +104,8 @@ func (at *reservation) attribute(source netip.Addr) bool {
 	if p.allLocal && source.IsLoopback() {
 		return true
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.countSource(source) {
 		p.refusedSource.Add(1)
 		return false
@@ -110,18 +117,13 @@ func (at *reservation) attribute(source netip.Addr) bool {
 // reserveDial counts a connection to an endpoint; false means that the others, with the pipes of
 // streams, leave no descriptor for it. Then the admin API, the registry and the logs still have theirs.
 func (p *Connections) reserveDial() (_ reservation, ok bool) {
-	if p.dialled.Add(1)+p.files.Load()-p.taken.Load() > p.maxFiles {
-		p.dialled.Add(-1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dialled.Load()+p.files.Load()-p.taken.Load() >= p.maxFiles {
 		return reservation{}, false
 	}
+	p.dialled.Add(1)
 	return reservation{of: p}, true
-}
-
-// uncount takes back what reserve has counted, but for the source.
-func (p *Connections) uncount(in *listenerLimit, files int64) {
-	p.files.Add(-files)
-	in.taken.Add(-1)
-	p.taken.Add(-1)
 }
 
 // becomeStream counts the descriptors of a stream. New connections are refused in its place if
@@ -154,15 +156,16 @@ func (at *reservation) release() {
 		return
 	}
 	p.forgetSource(at.source)
-	p.uncount(at.limit, at.files)
+	p.files.Add(-at.files)
+	at.limit.taken.Add(-1)
+	p.taken.Add(-1)
 }
 
+// countSource counts a connection of a source; false means that the source has too many. The caller holds p.mu.
 func (p *Connections) countSource(source netip.Addr) bool {
 	if !source.IsValid() {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	n := p.bySource[source]
 	if n == p.maxSource {
 		return false

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,6 +87,47 @@ func TestPerSourceWithinMaxConnections(t *testing.T) {
 	e.wantReserved(t, 2, 2)
 	if st := e.Stats(); st.Refused != 5 || st.RefusedSource != 0 {
 		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestRefusedCountsNothing: refused connections take no room from a dial, nor from a connection of another listener.
+func TestRefusedCountsNothing(t *testing.T) {
+	p := &Connections{max: 3, maxFiles: 3 * streamFiles}
+	full, free := &listenerLimit{max: 1}, &listenerLimit{}
+	for _, in := range []*listenerLimit{full, free} {
+		if _, ok := p.reserve(netip.Addr{}, in, streamFiles); !ok {
+			t.Fatal("a connection was refused before the limits")
+		}
+	}
+	for range streamFiles + 1 { // one more dial has its descriptor
+		if _, ok := p.reserveDial(); !ok {
+			t.Fatal("a dial was refused before the limits")
+		}
+	}
+	var ended atomic.Bool
+	var flood sync.WaitGroup
+	defer flood.Wait()
+	defer ended.Store(true)
+	for range 4 {
+		flood.Go(func() {
+			for !ended.Load() {
+				if _, ok := p.reserve(netip.Addr{}, full, streamFiles); ok {
+					t.Error("the full listener got a connection")
+				}
+			}
+		})
+	}
+	for range 200_000 {
+		dial, ok := p.reserveDial()
+		if !ok {
+			t.Fatal("a dial was refused")
+		}
+		dial.release()
+		at, ok := p.reserve(netip.Addr{}, free, streamFiles)
+		if !ok {
+			t.Fatal("a connection was refused")
+		}
+		at.release()
 	}
 }
 
