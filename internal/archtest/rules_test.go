@@ -462,6 +462,6 @@ var homes = []home{
 		"name servers are asked in one package"},
 	{"golang.org/x/net/http2", []string{"protocol/http2_test", "protocol/http2/hpack_test", "proxy_test", "proxy/stream_test", "proxy/upstream/http2_test", "e2e/...", "lab/..."},
 		"it is a peer in the lab and in tests of the codec, which allocates nothing per request"},
-	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora/top", "e2e/...", "internal/intercept_test"},
+	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora/top", "e2e/...", "internal/intercept_test", "internal/redirecttest"},
 		"system calls belong to the drivers, to who owns the terminal, and to a test between network namespaces"},
 }
