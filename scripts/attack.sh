@@ -8,5 +8,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 REMORA_ATTACK=${1:-600ms} go test ./e2e/attacks ./e2e/limits ./e2e/routing ./cmd/remora/... -p 1 -count=1 -timeout=2h -v \
-	-run '^Test(Attacks|HTTP2Attacks|Holders|HoldersAlone|LinkCrowds|TLSAttacks|AdminConnections|DescriptorReserve|DescriptorsBehindLink|Overload.*|Paths|TopPrintsNoControlSequences|OutputIsPrintable)$' |
+	-run '^Test(Attacks|HTTP2Attacks|Holders|HoldersAlone|LinkCrowds|SlowStreams|TLSAttacks|AdminConnections|DescriptorReserve|DescriptorsBehindLink|Overload.*|Paths|TopPrintsNoControlSequences|OutputIsPrintable)$' |
 	grep -v '^=== '

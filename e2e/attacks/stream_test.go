@@ -5,8 +5,10 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/e2e/harness"
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
@@ -30,9 +32,29 @@ func drips(size int, first []byte) crowd {
 // What clients do with streams to an HTTP listener.
 var streamAttacks = []attack{
 	onHTTP("drips up, past the limit of streams", refusedSeries("too-many-streams"), drips(3*attackStreams, aStream)),
-	onHTTP("drips up", refusedSeries("body-too-slow"), drips(attackStreams/2, aStream)),
 	onHTTP("deaf readers of streams", "", crowd{size: 8, first: postOf("/echo", 16<<20, 16<<20), pause: 500 * time.Millisecond, deaf: true}),
-	{name: "slow readers of streams", run: readSlowly, meets: refusedSeries("body-too-slow")},
+}
+
+// TestSlowStreams is TestAttacks with streams that move more slowly than timeouts.min_rate. A sidecar averages a rate over 10 s,
+// so each attack has sidecars of its own, and the attacks wait at the same time.
+func TestSlowStreams(t *testing.T) {
+	consumer := func(m *attackMesh) *harness.Process { return m.consumer }
+	provider := func(m *attackMesh) *harness.Process { return m.provider }
+	tooSlow := refusedSeries("body-too-slow")
+	for _, c := range []struct {
+		attack
+		target func(*attackMesh) *harness.Process
+	}{
+		{onHTTP("drips up", tooSlow, drips(attackStreams/2, aStream)), consumer},
+		{attack{name: "slow readers", run: readSlowly, meets: tooSlow}, consumer},
+		{onLinkMeeting("drips up", tooSlow, drips(attackStreams/2, overLink(link.StreamHTTP, aStream))), provider},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newAttackMesh(t, usualLimits, nil)
+			m.attack(t, &c.attack, c.target(m), m.levels())
+		})
+	}
 }
 
 // readSlowly asks for long responses and reads less of them than timeouts.min_rate.
@@ -66,7 +88,6 @@ var linkStreamAttacks = []attack{
 			pause: 200 * time.Millisecond}),
 	onLinkMeeting("drips up, past the limit of streams", refusedSeries("too-many-streams"),
 		drips(3*attackStreams, overLink(link.StreamHTTP, aStream))),
-	onLinkMeeting("drips up", refusedSeries("body-too-slow"), drips(attackStreams/2, overLink(link.StreamHTTP, aStream))),
 	onLinkMeeting("streams without a head", refusedSeries("too-many-streams"),
 		drips(3*attackStreams, overLink(link.StreamHTTP, []byte(unfinishedHead)))),
 }
