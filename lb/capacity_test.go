@@ -47,8 +47,11 @@ var unequal = []struct {
 func TestUnequalReplicas(t *testing.T) {
 	loads := []float64{0.6, 0.8, 0.95, 1, 1.2}
 	seeds, duration, warmUp := uint64(3), 10*time.Second, 5*time.Second
-	if racetest.Enabled { // no races here, and it takes long
+	switch {
+	case racetest.Enabled: // no races here, and it takes long
 		loads, seeds, duration, warmUp = []float64{1}, 1, 8*time.Second, 5*time.Second
+	case testing.Short():
+		seeds = 1
 	}
 	for _, kind := range unequal {
 		for _, loops := range []int{1, 3, 30} {

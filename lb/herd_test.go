@@ -326,6 +326,9 @@ func TestReportHerding(t *testing.T) {
 // Reports help where each loop has few of the requests, and make nothing worse where few loops
 // have many, or where one replica also works for others.
 func TestReportsHelp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fewer runs would leave too much to chance")
+	}
 	const same = 1.1 // chance makes 5%
 	for _, c := range []struct {
 		herdConfig

@@ -15,10 +15,7 @@ import (
 // left over. Each seed has other faults.
 func TestSingleFaults(t *testing.T) {
 	seeds := uint64(100)
-	switch {
-	case testing.Short():
-		seeds = 10
-	case racetest.Enabled: // a single goroutine has no races to detect
+	if testing.Short() || racetest.Enabled { // a single goroutine has no races to detect
 		seeds = 30
 	}
 	for seed := range seeds {

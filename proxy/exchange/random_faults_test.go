@@ -18,10 +18,7 @@ import (
 // within the budget, and nothing is left over.
 func TestRandomFaults(t *testing.T) {
 	seeds := uint64(40)
-	switch {
-	case testing.Short():
-		seeds = 6
-	case racetest.Enabled:
+	if testing.Short() || racetest.Enabled { // a single goroutine has no races to detect
 		seeds = 15
 	}
 	for seed := range seeds {
