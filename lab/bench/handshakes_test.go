@@ -16,7 +16,7 @@ import (
 // testHandshakes makes each kind of handshake with real sidecars, for a moment.
 func testHandshakes(t *testing.T, remora string) {
 	rows := choose(t, HandshakeRows(), "remora-listener-ecdsa", "remora-link-rsa", "remora-dial-ecdsa")
-	loads := HandshakeLoads(2, 20, 100*time.Millisecond)
+	loads := HandshakeLoads(2, 5, 100*time.Millisecond)
 	r, err := Run(t.Context(), Options{
 		Tools: Tools{Lab: self(t), Remora: remora}, Kind: TLS, Rows: rows, Rounds: 1, Loads: loads, Progress: func(string) {},
 	})
