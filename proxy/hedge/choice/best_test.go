@@ -195,6 +195,17 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// TestLastAtLimit: a delay at one of its limits stays, too, if it is as good as the best.
+func TestLastAtLimit(t *testing.T) {
+	first := histogram.Distribution{Counts: counts(2*ms, 99_000, 45*ms, 1000)}
+	in := Limits{Min: duration(times[boundOf(4*ms)]), Max: duration(times[boundOf(4*ms)+1]), Budget: .05}
+	for _, last := range []time.Duration{in.Min, in.Max} {
+		if got := Best(&first, &Hedges{}, in, Choice{Delay: last}); got.Delay != last {
+			t.Errorf("the delay was %v, and is %v", last, got.Delay)
+		}
+	}
+}
+
 // TestGain: hedges begin if they shorten the slowest by a tenth, and go on as long as they shorten them by half of that.
 func TestGain(t *testing.T) {
 	var first histogram.Distribution
@@ -293,6 +304,18 @@ func TestFutileOfOthers(t *testing.T) {
 		if o.tail[i] > 1.0001*o.without() {
 			t.Errorf("with hedges after %v the mean of the slowest is %v, without them %v", duration(times[i]), duration(o.tail[i]), duration(o.without()))
 		}
+	}
+}
+
+// TestFutileOfFewer: no more than all requests are futile, if they are counted over a longer time than those that they are of.
+func TestFutileOfFewer(t *testing.T) {
+	first := histogram.Distribution{Counts: counts(10*ms, 900, 45*ms, 100)}
+	best := func(of int64) Choice {
+		hedges := Hedges{Futile: Futile{Took: histogram.Distribution{Counts: counts(ms, 50, 20*ms, 50)}, Of: of}}
+		return Best(&first, &hedges, usual, Choice{})
+	}
+	if got, want := best(50), best(100); got != want || !got.Gains() {
+		t.Errorf("of half as many as are futile %+v, of as many %+v", got, want)
 	}
 }
 

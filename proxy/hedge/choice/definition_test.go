@@ -32,16 +32,32 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestDefinitionOfLongest: it is as defined where some latencies are the longest that are told apart, and others are longer.
-func TestDefinitionOfLongest(t *testing.T) {
-	var first histogram.Distribution
-	first.Counts[histogram.BucketOf(2*ms)], first.Counts[histogram.Buckets-1], first.Censored = 990, 5, 5
-	for _, most := range []time.Duration{50 * ms, math.MaxInt64} {
-		in := Limits{Min: ms, Max: most, Budget: .05}
-		if got, want := Best(&first, &Hedges{}, in, Choice{}), define(&first, &Hedges{}, in, Choice{}); !alike(got, want) {
-			t.Errorf("up to %v: %+v, want %+v", most, got, want)
+// TestDefinitionOfExtremes: it is as defined where all latencies are the shortest that are told apart, where some are the longest, and
+// where one request was given up.
+func TestDefinitionOfExtremes(t *testing.T) {
+	for name, first := range map[string]histogram.Distribution{
+		"the longest":                    {Counts: counts(2*ms, 990, time.Hour, 5), Censored: 5},
+		"the shortest":                   {Counts: counts(0, 1000)},
+		"the shortest, and one given up": {Counts: counts(0, 1000), Censored: 1},
+		"one given up":                   {Counts: counts(2*ms, 990, 20*ms, 5), Censored: 1},
+	} {
+		for _, most := range []time.Duration{50 * ms, math.MaxInt64} {
+			for _, least := range []time.Duration{0, ms} {
+				in := Limits{Min: least, Max: most, Budget: .05}
+				if got, want := Best(&first, &Hedges{}, in, Choice{}), define(&first, &Hedges{}, in, Choice{}); !alike(got, want) {
+					t.Errorf("%s, from %v to %v: %+v, want %+v", name, least, most, got, want)
+				}
+			}
 		}
 	}
+}
+
+// counts returns the counts of some latencies: pairs of a latency and a number of requests.
+func counts(pairs ...time.Duration) (n [histogram.Buckets]int64) {
+	for i := 0; i < len(pairs); i += 2 {
+		n[histogram.BucketOf(pairs[i])] += int64(pairs[i+1])
+	}
+	return n
 }
 
 // TestNothingKnown: nothing is chosen for requests of which none, or none but those that were given up, is known.
