@@ -36,6 +36,88 @@ func TestForecastTime(t *testing.T) {
 	}
 }
 
+// TestHalf: a half ends with the first request after the longest time, or after the least time if enough were watched. Requests
+// count for twice the longest time.
+func TestHalf(t *testing.T) {
+	for _, c := range []struct {
+		watched int64
+		after   time.Duration
+		ends    bool
+	}{
+		{model.enough - 1, model.half, false}, {model.enough, model.half - 1, false}, {model.enough, model.half, true},
+		{1, model.halfMost - 1, false}, {1, model.halfMost, true},
+	} {
+		r := &route{Shadow: New(defaults()), delay: 5 * ms}
+		for range c.watched {
+			r.serve(0, ms)
+		}
+		r.serve(c.after, ms)
+		if ends := r.halves[1] != nil; ends != c.ends {
+			t.Errorf("after %d requests and %v a half has ended: %t", c.watched, c.after, ends)
+		}
+		left := int64(0) // once those of the first half do not count
+		if c.ends {
+			left = 1
+		}
+		for late, want := range map[time.Duration]int64{0: c.watched + 1, 1: left} {
+			f := r.current(ms + 2*model.halfMost + late)
+			if got := f.Latency.Samples(); got != want {
+				t.Errorf("%d requests, and one after %v: at last %d count, want %d", c.watched, c.after, got, want)
+			}
+		}
+	}
+}
+
+// TestRequestsOnce: no request of a route of which one in ten is watched counts in two halves.
+func TestRequestsOnce(t *testing.T) {
+	of := defaults()
+	of.Sample = .1
+	r := &route{Shadow: New(of), delay: 5 * ms}
+	halves := 0
+	for i := range 2000 {
+		began := r.halves[0]
+		r.serve(time.Duration(i)*time.Minute, ms)
+		if now, before := r.halves[0], r.halves[1]; now != began && before != nil {
+			if halves++; now.primaries < before.primaries+before.requests {
+				t.Errorf("a half has the requests after %d, one before those up to %d", now.primaries, before.primaries+before.requests)
+			}
+		}
+	}
+	if halves < 50 {
+		t.Errorf("there were %d halves", halves)
+	}
+}
+
+// TestForecastForgets: a half that begins anew, in the memory of an old one, has nothing of it.
+func TestForecastForgets(t *testing.T) {
+	r := &route{Shadow: New(defaults()), delay: 5 * ms}
+	r.serve(899*ms, ms)
+	for _, cutOff := range []bool{false, true} { // one request is rescued from a late response, one from its deadline
+		w := Watch{Watched: true, Asked: 905 * ms}
+		r.send(900*ms, &w, 7, false)
+		r.primaries++
+		r.end(950*ms, &w, cutOff)
+	}
+	if f := r.current(time.Second); f.Hedges != 2 || f.Requests != 3 || f.Latency.Censored != 0 || f.Latency.LaterThan(10*ms) != 0 {
+		t.Fatalf("%d hedges for %d requests, %d are cut off, %v later than 10 ms", f.Hedges, f.Requests, f.Latency.Censored, f.Latency.LaterThan(10*ms))
+	}
+	for i := range time.Duration(2) {
+		r.serve(time.Second+(1+i)*model.halfMost, ms)
+	}
+	end := time.Second + 2*model.halfMost + ms
+	var want histogram.Distribution
+	want.Counts[histogram.BucketOf(ms)|1] = 2 // a lone request is in the second of two buckets
+	all, watched := r.Forecasts(end, r.delay, 64)
+	if watched != want {
+		t.Errorf("%d requests are watched, %d were cut off; want two that take 1 ms", watched.Samples(), watched.Censored)
+	}
+	for _, f := range all {
+		if f.Hedges != 0 || f.Requests != 2 || f.Latency != want {
+			t.Errorf("after %v: %d hedges for %d requests, %d latencies, %d cut off", f.Delay, f.Hedges, f.Requests, f.Latency.Samples(), f.Latency.Censored)
+		}
+	}
+}
+
 // Extra load is hedges per request of the same time, not of one before, in which none was watched.
 func TestForecastRequests(t *testing.T) {
 	r := &route{Shadow: New(defaults()), delay: 5 * ms}

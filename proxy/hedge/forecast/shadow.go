@@ -199,7 +199,7 @@ func (s *Shadow) End(now time.Duration, route State, w *Watch, cutOff bool) {
 	for i := range s.plans {
 		p := &s.plans[i]
 		when := s.askTimes(w, cmp.Or(p.delay, route.Delay), route.Delay)
-		if took <= when.first || p.delay == 0 && !route.Paid && w.Stuck == 0 {
+		if took <= when.first {
 			continue
 		}
 		better, hedges := s.hedgedLatency(p, now, &route, w, when)

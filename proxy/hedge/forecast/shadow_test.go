@@ -131,16 +131,19 @@ func TestForecastOfUseless(t *testing.T) {
 		name          string
 		useless       bool // at first
 		reset, cutOff bool
+		unpaid        bool          // each second request
 		late          time.Duration // what late requests take
 		least, most   uint64        // hedges
 	}{
-		{"hedges save little", false, false, false, 6*ms + ms/64, 50, 250},
-		{"hedges save little, and attempts are reset", false, true, false, 6*ms + ms/64, requests, requests},
-		{"hedges never come first, and attempts are reset", false, true, false, 5*ms + ms/2, 50, 250},
-		{"hedges are useless, and save little", true, false, false, 6*ms + ms/64, requests / 64, requests/64 + 1},
-		{"hedges save much", true, false, false, 50 * ms, 50, requests},
-		{"hedges save much, and attempts are reset", true, true, false, 50 * ms, 50, requests},
-		{"late requests are cut off", true, false, true, 50 * ms, 50, requests},
+		{"hedges save little", false, false, false, false, 6*ms + ms/64, 50, 250},
+		{"hedges save little, and attempts are reset", false, true, false, false, 6*ms + ms/64, requests, requests},
+		{"hedges never come first, and attempts are reset", false, true, false, false, 5*ms + ms/2, 50, 250},
+		{"hedges are useless, and save little", true, false, false, false, 6*ms + ms/64, requests / 64, requests/64 + 1},
+		{"hedges are useless, and the budget pays for each other one", true, false, false, true, 6*ms + ms/64, requests / 65, requests/64 + 1},
+		{"hedges save much", true, false, false, false, 50 * ms, 100, requests},
+		{"hedges save much, and attempts are reset", true, true, false, false, 50 * ms, 100, requests},
+		{"late requests are cut off", true, false, true, false, 50 * ms, 100, requests},
+		{"late requests are cut off before a hedge comes", false, false, true, false, 5*ms + ms/2, requests, requests},
 	} {
 		of := defaults()
 		of.Budget = 1
@@ -155,6 +158,7 @@ func TestForecastOfUseless(t *testing.T) {
 			}
 			w := Watch{Watched: true, Asked: at + 25*ms, Reset: c.reset}
 			r.primaries++
+			r.unpaid = c.unpaid && i%2 == 0
 			r.send(at+20*ms, &w, 7, false)
 			r.end(at+20*ms+c.late, &w, c.cutOff)
 		}
@@ -209,6 +213,29 @@ func TestForecastOfHedges(t *testing.T) {
 		r.end(900*ms+c.took, &w, false)
 		if got := r.current(960 * ms).Hedges; got != c.want {
 			t.Errorf("%s: %d hedges, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestForecastAsks: while no other endpoint is available, a request asks so often after the first time, and no more.
+func TestForecastAsks(t *testing.T) {
+	want := 1 + model.asks // the delay and the interval are 1 ms
+	if got := int(millisecondsAsked()) - int(model.noteEvery/ms); got != want {
+		t.Errorf("a request asks for the last time after %d ms, want %d", got, want)
+	}
+}
+
+// TestForecastOfUnknown: a request has no hedge if no other was sent at about the time at which it is late, but only later.
+func TestForecastOfUnknown(t *testing.T) {
+	for off, want := range map[time.Duration]uint64{model.reach: 1, model.reach + ms: 0} {
+		r := &route{Shadow: New(defaults()), delay: 5 * ms}
+		w := Watch{Watched: true, Asked: 905 * ms}
+		r.primaries++
+		r.send(900*ms, &w, 0, false)
+		r.send(905*ms+off, new(Watch), 1, false)
+		r.end(1100*ms, &w, false)
+		if got := r.current(1100 * ms).Hedges; got != want {
+			t.Errorf("another request %v later: %d hedges, want %d", off, got, want)
 		}
 	}
 }
@@ -429,6 +456,24 @@ func TestQuota(t *testing.T) {
 	first.Retire(&quota)
 	if _, ok := watched(); !ok {
 		t.Error("a route that retired left no part of the quota")
+	}
+}
+
+// TestSampleShare: the share of the requests that are watched is the one that is set.
+func TestSampleShare(t *testing.T) {
+	for _, share := range []float64{1, .5, .25, .1} {
+		of := defaults()
+		of.Sample = share
+		s, watched := New(of), 0
+		for range 10_000 {
+			var w Watch
+			if s.Begin(&w, nil); w.Watched {
+				watched++
+			}
+		}
+		if got := float64(watched) / 10_000; math.Abs(got-share) > share/20 {
+			t.Errorf("a share of %v is watched, want %v", got, share)
+		}
 	}
 }
 

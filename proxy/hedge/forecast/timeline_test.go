@@ -38,6 +38,10 @@ func TestTimeline(t *testing.T) {
 			l.note(at(500), third, 5*ms)
 		}, 3 * ms},
 		{"just within reach", func(l *timeline) { l.note(at(500-99), other, 3*ms) }, 3 * ms},
+		{"later, of two that are as near", func(l *timeline) {
+			l.note(at(500)-timelineUnit, other, 3*ms)
+			l.note(at(500)+timelineUnit, third, 5*ms)
+		}, 5 * ms},
 		{"unavailable", func(l *timeline) { l.add(at(500), other, true) }, -1},
 		{"available ones first", func(l *timeline) {
 			l.add(at(500), other, true)
@@ -110,7 +114,7 @@ func TestTimelineGrows(t *testing.T) {
 	for _, c := range []struct {
 		every time.Duration
 		want  int
-	}{{time.Second, minNoted}, {10 * ms, 256}, {ms, 2048}, {100 * time.Microsecond, maxNoted}} {
+	}{{time.Second, minNoted}, {model.kept / minNoted, minNoted}, {model.kept/minNoted - timelineUnit, 2 * minNoted}, {10 * ms, 256}, {ms, 2048}, {100 * time.Microsecond, maxNoted}} {
 		for _, start := range []time.Duration{0, time.Hour} {
 			var l timeline
 			for i := range 10_000 {
