@@ -283,6 +283,32 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 	}
 }
 
+// TestForecastOfCutOff: a request that was cut off at its deadline stays so if no hedge would have come first.
+func TestForecastOfCutOff(t *testing.T) {
+	for took, hedges := range map[time.Duration]uint64{4 * ms: 0, 5*ms + ms/2: 1} {
+		r := shadowed(defaults(), 5*ms)
+		w := Watch{Watched: true, Left: 6 * ms, Asked: 905 * ms}
+		r.send(900*ms, &w, 0, false)
+		r.end(900*ms+took, &w, true)
+		if f := r.current(time.Second); f.Hedges != hedges || f.Latency.Censored != 1 || f.Latency.Samples() != 1001 {
+			t.Errorf("after %v: %d hedges, %d of %d requests are cut off", took, f.Hedges, f.Latency.Censored, f.Latency.Samples())
+		}
+	}
+}
+
+// TestForecastOfEachDelay: a request has a hedge with each delay after which it was late.
+func TestForecastOfEachDelay(t *testing.T) {
+	r := shadowed(defaults(), 10*ms)
+	w := Watch{Watched: true}
+	r.send(900*ms, &w, 0, false)
+	r.end(905*ms, &w, false)
+	for _, f := range r.all(time.Second) {
+		if want := f.Delay < 5*ms; (f.Hedges == 1) != want || f.Hedges > 1 {
+			t.Errorf("after %v: %d hedges of a request that takes 5 ms", f.Delay, f.Hedges)
+		}
+	}
+}
+
 // A loop that reaches the timer of the delay in force late delays the forecast for
 // longer delays, but not for shorter ones.
 func TestForecastsAfterALateTimer(t *testing.T) {
@@ -456,6 +482,9 @@ func TestQuota(t *testing.T) {
 	first.Retire(&quota)
 	if _, ok := watched(); !ok {
 		t.Error("a route that retired left no part of the quota")
+	}
+	if _, ok := watched(); ok {
+		t.Error("a route that retired left more than its part of the quota")
 	}
 }
 

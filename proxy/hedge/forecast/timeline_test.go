@@ -94,6 +94,18 @@ func (t *timeline) note(at time.Duration, endpoint uint32, took time.Duration) {
 	}
 }
 
+// TestTimelineOldest: the oldest primary that is remembered may get its response.
+func TestTimelineOldest(t *testing.T) {
+	var l timeline
+	for range minNoted {
+		l.add(time.Second, 1, false)
+	}
+	l.setLatency(l.oldest(), 3*ms)
+	if n := l.at(l.oldest()); n.took == tookPending {
+		t.Error("its latency is not noted")
+	}
+}
+
 // A primary that was forgotten before its response changes nothing.
 func TestTimelineForgotten(t *testing.T) {
 	var l timeline
