@@ -41,6 +41,9 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("a route to %s has a cache: %t", service, !want)
 		}
 	}
+	if got := c.RoutedServices(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("a listener or a route leads to %q", got)
+	}
 	for i, want := range [][]string{{"b"}, {"d"}, nil} {
 		if got := c.Routes[i].FilterServices(); !slices.Equal(got, want) {
 			t.Errorf("routes[%d] sends to %q by filters, want %q", i, got, want)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,4 +78,48 @@ func TestNameHints(t *testing.T) {
 			t.Errorf("%s of %d names: %q, want %q", c.given, len(c.names), got, c.want)
 		}
 	}
+}
+
+// TestFirstErrors: the line that counts the rest is in the file of the first error, and a warning if that is one.
+func TestFirstErrors(t *testing.T) {
+	for _, warning := range []bool{false, true} {
+		got := Errors{{File: "b", Text: "x"}, {File: "c", Text: "y"}, {File: "a", Text: "z", Warning: warning}}.first(1)
+		if want := (Errors{{File: "a", Text: "z", Warning: warning}, {File: "a", Text: "and 2 more", Warning: warning}}); !slices.Equal(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+}
+
+// TestDistance compares the number of edits between short texts with that by its definition.
+func TestDistance(t *testing.T) {
+	texts := []string{""}
+	for i := 0; len(texts[i]) < 3; i++ {
+		for _, c := range "abc" {
+			texts = append(texts, texts[i]+string(c))
+		}
+	}
+	for _, a := range texts {
+		for _, b := range append(texts, a+"aba", "bab"+a) {
+			if got, want := distance(a, b), edits(a, b); got != want {
+				t.Errorf("from %q to %q: %d edits, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+// edits returns how many edits there are from a to b.
+func edits(a, b string) int {
+	if a == "" || b == "" {
+		return len(a) + len(b)
+	}
+	least := min(edits(a[1:], b), edits(a, b[1:])) + 1 // a character is removed or added
+	change := 1
+	if a[0] == b[0] {
+		change = 0
+	}
+	least = min(least, change+edits(a[1:], b[1:]))
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		least = min(least, 1+edits(a[2:], b[2:]))
+	}
+	return least
 }

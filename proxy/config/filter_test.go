@@ -31,6 +31,14 @@ routes: [{service: [{name: s}, {name: r, timeout: 1s}], fault: {delay: 2s}}]}`, 
 	if f.DelayShare != 1 || f.AbortShare != 0 || !f.Enabled() {
 		t.Errorf("got %+v", f)
 	}
+	for keys, want := range map[string]bool{
+		"": false, "delay: 1ns": true, "abort: 400": true, "delay: 1ns, delay_share: 0": false, "abort: 400, abort_share: 0": false,
+		"delay: 1ns, delay_share: 0.01": true, "abort: 400, abort_share: 0.01": true, "delay: 1ns, delay_share: 0, abort: 400, abort_share: 0.01": true,
+	} {
+		if got := mustParse(t, withRoute("fault: {"+keys+"}")).Routes[0].Fault().Enabled(); got != want {
+			t.Errorf("{%s} injects faults: %t", keys, got)
+		}
+	}
 }
 
 func TestMirrorRules(t *testing.T) {

@@ -40,6 +40,7 @@ func TestHints(t *testing.T) {
 		{endpoint("[::1:80"), host + `"[::1:80"`},
 		{endpoint("a b:1"), host + `"a b:1"`},
 		{endpoint("u@b:1"), host + `"...@b:1"`},
+		{endpoint("@b:1"), host + `"...@b:1"`},
 		{endpoint(":1"), at + `a host that can be connected to, got ":1"`},
 		{endpoint("0.0.0.0:1"), at + `a host that can be connected to, got "0.0.0.0:1"`},
 		{endpoint("a:0"), at + `a port from 1 to 65535, got "0"`},

@@ -77,6 +77,10 @@ func TestEntries(t *testing.T) {
 		"block mapping":       func(n int) string { return "services:\n" + lines("  s%d: {}\n")(n) },
 		"top level":           lines("s%d: 1\n"),
 		"keys without values": lines("? s%d\n"),
+		"keys apart from values": func(n int) string { // each is two entries
+			return lines("? s%d\n: 1\n")(n/2) + strings.Repeat("? last\n", n%2)
+		},
+		"values without keys": lines(": %d\n"),
 		"flow mapping":        func(n int) string { return "{" + lines("s%d: 1, ")(n-1) + "last: 1}" },
 		"flow without commas": func(n int) string { return "[" + lines("s%d: 1\n ")(n) + "]" },
 		"block list":          func(n int) string { return "routes:\n" + strings.Repeat("- a\n", n) },

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -78,6 +79,38 @@ func TestHedgeDefaultAnyBudget(t *testing.T) {
 		}
 		if mode == "" && c.Services["s"].Hedge.Mode != HedgeShadow {
 			t.Errorf("mode %s is the default", c.Services["s"].Hedge.Mode)
+		}
+	}
+}
+
+// TestInheritedErrors: what a route has inherited is wrong at the service alone, unless the route has another timeout.
+func TestInheritedErrors(t *testing.T) {
+	for _, c := range []struct{ service, route, want string }{
+		{"timeout: 2s, retry: {per_try_timeout: 3s}", "", "service"},
+		{"timeout: 2s, retry: {per_try_timeout: 1s}", "timeout: 500ms", "route"},
+		{"timeout: 2s, retry: {per_try_timeout: 3s}", "timeout: 1s", "service route"},
+		{"timeout: 2s, retry: {per_try_timeout: 1s}", "retry: {per_try_timeout: 2s}", "route"},
+		{"timeout: 2s, hedge: {mode: on, delay: 3s}", "", "service"},
+		{"timeout: 2s, hedge: {mode: on, delay: 1s}", "timeout: 500ms", "route"},
+		{"timeout: 2s, hedge: {mode: on, delay: 3s}", "timeout: 1s", "service route"},
+		{"timeout: 2s, hedge: {mode: on, delay: 1s}", "hedge: {delay: 2s}", "route"},
+		{"retry: {on: [x]}", "", "service"},
+		{"", "retry: {on: [x]}", "route"},
+		{"idempotent: [key, key]", "", "service"},
+		{"", "idempotent: [key, key]", "route"},
+	} {
+		text := strings.Replace(withService(c.service), ", }", "}", 1) + "\nlisteners: [{name: l, address: \"c:1\", protocol: http}]\n" +
+			strings.Replace("routes: [{service: s, "+c.route+"}]", ", }", "}", 1)
+		_, err := Parse("f", []byte(text), environment)
+		var errs Errors
+		errors.As(err, &errs)
+		var at []string
+		for _, e := range errs {
+			section, _, _ := strings.Cut(e.Path, "s")
+			at = append(at, map[string]string{"": "service", "route": "route"}[section])
+		}
+		if got := strings.Join(at, " "); got != c.want {
+			t.Errorf("%s\nerrors of %s, want of %s: %v", text, got, c.want, err)
 		}
 	}
 }
