@@ -102,9 +102,9 @@ func TestTooManyWait(t *testing.T) {
 		if n := counts(m); n.Collapsed != 10 || n.CollapseAlone != uint64(c.sent-1) {
 			t.Errorf("%d requests: counted %+v", c.requests, n)
 		}
-		again := crowd(m, 11) // there is room again
+		again := crowd(m, 12) // there is room again, for as many
 		send(m, again...)
-		check(m, got, c.sent+1, again...)
+		check(m, got, c.sent+2, again...)
 	}
 }
 
@@ -199,6 +199,57 @@ func TestSecondLeaderIn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDelayOfNextLeader: after the first client has left, the delay counts from when the next request is sent.
+func TestDelayOfNextLeader(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, time.Second)
+	calls := crowd(m, 3)
+	first := m.Do(calls[0])
+	m.RunUntil("a request", func() bool { return *got == 1 })
+	send(m, calls[1])
+	m.W.Run(10 * time.Millisecond)
+	first.Leave()
+	m.RunUntil("the request of the next one", func() bool { return *got == 2 })
+	second := m.W.Now()
+	m.W.Run(time.Millisecond)
+	send(m, calls[2])
+	m.RunUntil("a second request beside it", func() bool { return *got == 3 })
+	if after := m.W.Now() - second; after < 15*time.Millisecond {
+		t.Errorf("it is sent %v after the one before", after)
+	}
+	check(m, got, 3, calls[1:]...)
+}
+
+// TestResponsesAtOnce: if both requests that were sent have their responses at once, each has its own, and the others one of them.
+func TestResponsesAtOnce(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: "hedge: {mode: off, delay: 20ms}, timeout: 1m"}, 0)
+	for _, a := range m.Apps {
+		a.FrozenUntil = m.W.Now() + 100*time.Millisecond
+	}
+	calls := crowd(m, 600)
+	send(m, calls...)
+	check(m, got, 2, calls...)
+	if n := counts(m).Collapsed; n != 598 {
+		t.Errorf("%d share a response, want 598", n)
+	}
+}
+
+// TestPersonalForOne: a response for one client alone that nobody waited for lets nobody go alone later.
+func TestPersonalForOne(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
+	for _, a := range m.Apps {
+		a.ExtraHeaders = "Set-Cookie: a=b\r\n"
+	}
+	calls := crowd(m, 1)
+	send(m, calls...)
+	check(m, got, 1, calls...)
+	for _, a := range m.Apps {
+		a.ExtraHeaders = ""
+	}
+	calls = crowd(m, 10)
+	send(m, calls...)
+	check(m, got, 2, calls...)
 }
 
 // TestTwoLeaders: no third request is sent while two are late.
@@ -302,6 +353,7 @@ func TestBatches(t *testing.T) {
 		{300, 1, []uint64{256, 43}},
 		{7, 512 << 10, []uint64{2, 2, 2}},
 		{5, 768 << 10, []uint64{2, 2}},
+		{5, 1<<20 - 1, []uint64{2, 2}},
 		{4, 2 << 20, []uint64{1, 1, 1}},
 	} {
 		m, got := newMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: slowSecond}, 100*time.Millisecond)
@@ -325,7 +377,8 @@ func TestBatches(t *testing.T) {
 
 // TestLeaderFails: after one failure another request is sent; a second failure is for all.
 func TestLeaderFails(t *testing.T) {
-	for failures := 1; failures <= 2; failures++ {
+	for _, c := range []struct{ failures, requests int }{{1, 600}, {2, 600}, {2, 3}} {
+		failures := c.failures
 		m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
 		for _, a := range m.Apps {
 			a.OnRequest = func(*protocol.Request) {
@@ -333,12 +386,12 @@ func TestLeaderFails(t *testing.T) {
 				a.DropNext = *got <= failures
 			}
 		}
-		calls := crowd(m, 600)
+		calls := crowd(m, c.requests)
 		send(m, calls...)
 		m.Finish(calls...)
 		m.Settled()
 		codes := proxytest.CountCodes(calls)
-		want := map[int]map[string]int{1: {"": 599, "upstream-reset": 1}, 2: {"upstream-reset": 600}}[failures]
+		want := map[int]map[string]int{1: {"": 599, "upstream-reset": 1}, 2: {"upstream-reset": c.requests}}[failures]
 		if fmt.Sprint(codes) != fmt.Sprint(want) || *got != 2 {
 			t.Errorf("%d failures: responses %v of %d requests, want %v", failures, codes, *got, want)
 		}

@@ -92,3 +92,24 @@ func TestLeaderHasLeft(t *testing.T) {
 		t.Errorf("a request after all have left: %v", next)
 	}
 }
+
+// TestBodiesAndTrailers: requests with the same body wait for each other, whatever other bodies are in flight. One with a trailer
+// waits for none.
+func TestBodiesAndTrailers(t *testing.T) {
+	f, request := newFilter()
+	for i, c := range []struct {
+		body     string
+		trailers int
+		want     exchange.Next
+	}{
+		{"a", 0, exchange.Continue}, {"b", 0, exchange.Continue}, {"", 0, exchange.Continue},
+		{"a", 0, exchange.Wait}, {"b", 0, exchange.Wait}, {"", 0, exchange.Wait},
+		{"a", 1, exchange.Continue}, {"", 2, exchange.Continue},
+	} {
+		ex := request("/")
+		ex.Request.Body, ex.Request.Trailers = []byte(c.body), make([]protocol.Header, c.trailers)
+		if next := f.Request(ex); next != c.want {
+			t.Errorf("request %d: %v, want %v", i, next, c.want)
+		}
+	}
+}
