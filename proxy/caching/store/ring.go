@@ -14,14 +14,14 @@ type ring struct {
 	segments    [][]byte // of segment bytes, the last one of fewer; nil where nothing was written yet
 	room        int      // bytes that fit
 	used        int
-	head        int // where the next byte goes
-	held        int // bytes of segments
-	first, last int32
+	head        int   // where the next byte goes
+	held        int   // bytes of segments
+	first, last int32 // none if there is none; then last means nothing
 }
 
 func (r *ring) init(room int) {
 	room = max(room, 0)
-	*r = ring{segments: make([][]byte, (room+segment-1)/segment), room: room, first: none, last: none}
+	*r = ring{segments: make([][]byte, (room+segment-1)/segment), room: room, first: none}
 }
 
 // at returns the bytes from an offset on, at most n, up to the end of their segment. The offset may
@@ -88,11 +88,8 @@ func (r *ring) equal(off int, b []byte) bool {
 	return true
 }
 
-// after returns the offset n bytes after another.
+// after returns the offset n bytes after another; at has returned these bytes.
 func (r *ring) after(off, n int) int {
-	if off >= r.room {
-		off -= r.room
-	}
 	if off += n; off >= r.room {
 		off -= r.room
 	}

@@ -233,10 +233,7 @@ func (s *Store) makeRoom(now time.Duration, r *ring, size int) {
 func (s *Store) evict(now time.Duration, r *ring) {
 	i := r.first
 	e := s.entry(i)
-	if r.first = e.next; r.first == none {
-		r.last = none
-	}
-	e.next = none
+	r.first, e.next = e.next, none
 	r.used -= e.size
 	useful := !e.dead && now < e.Until && s.spared < maxSpared
 	switch {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 const never = time.Duration(1 << 62)
@@ -166,6 +167,9 @@ func TestExactFit(t *testing.T) {
 	}
 	if s.Entries != n || s.Evicted != 0 || s.small.used != s.small.room {
 		t.Errorf("%d entries, %d evicted, %d of %d bytes used", s.Entries, s.Evicted, s.small.used, s.small.room)
+	}
+	if all := s.small.room + s.main.room + s.maxEntries*int(unsafe.Sizeof(Entry{})) + 2*4*tableLen(s.maxEntries); all != bytes {
+		t.Errorf("%d of %d bytes can be used", all, bytes)
 	}
 	if most := s.MaxEntry(); most < bytes/6 || most > bytes/4 {
 		t.Errorf("an entry may have %d of %d bytes", most, bytes)
@@ -432,5 +436,58 @@ func TestRingEqual(t *testing.T) {
 		if got := r.appendTo(nil, at, len(key)); !bytes.Equal(got, key) {
 			t.Errorf("at %d: %q", at, got)
 		}
+	}
+}
+
+// TestRingEnd: bytes go on at the beginning of the ring, also if they are read from its end on. A ring may end one byte after a
+// segment.
+func TestRingEnd(t *testing.T) {
+	for _, room := range []int{segment, segment + 1, segment + 100, 2 * segment} {
+		var r, other ring
+		r.init(room)
+		other.init(room)
+		r.head = room - 3
+		r.write([]byte("keyvalue"))
+		other.copyFrom(&r, room, 5)
+		for off, want := range map[int]string{room - 3: "keyvalue", room: "value", room + 2: "lue"} {
+			if got := r.appendTo(nil, off, len(want)); string(got) != want || !r.equal(off, []byte(want)) {
+				t.Errorf("of %d bytes, from %d on: %q, want %q", room, off, got, want)
+			}
+		}
+		if got := other.appendTo(nil, 0, 5); string(got) != "value" || r.head != 5 || other.head != 5 {
+			t.Errorf("of %d bytes: copied are %q", room, got)
+		}
+	}
+}
+
+// TestNoRoom: a store that has less memory than its index takes holds nothing.
+func TestNoRoom(t *testing.T) {
+	s := New(-200_000)
+	if s.put(0, "a", "b", never) || s.Entries != 0 || s.Bytes() != 0 || s.MaxEntry() != 0 {
+		t.Errorf("%d entries in %d bytes", s.Entries, s.Bytes())
+	}
+}
+
+// TestGhostOfOther: a key is no ghost because another one was evicted that has its place in the table, or has been there before.
+func TestGhostOfOther(t *testing.T) {
+	s, value := New(1<<20), make([]byte, 1000)
+	put := func(hash uint64) {
+		s.Put(0, hash, binary.LittleEndian.AppendUint64(nil, hash), &Meta{Until: never}, value)
+	}
+	isMain := func(hash uint64) bool { return s.Find(hash, binary.LittleEndian.AppendUint64(nil, hash)).main }
+	const place = 5
+	first, other, low := uint64(3<<40|place), uint64(9<<40|place), uint64(place)
+	put(first)
+	for i := range uint64(200) {
+		put(1<<50 | 1000 + i)
+	}
+	put(other)
+	if isMain(other) {
+		t.Error("another key is in the main ring")
+	}
+	put(first)
+	put(low)
+	if !isMain(first) || isMain(low) {
+		t.Errorf("the key that was evicted is in the main ring: %t, one that came first: %t", isMain(first), isMain(low))
 	}
 }
