@@ -187,6 +187,25 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestRoomAfterFailures: copies that fail give their room back.
+func TestRoomAfterFailures(t *testing.T) {
+	m, got := newMesh(t, proxytest.MeshOptions{OneHop: true}, "", "")
+	m.Consumer.Update("shadow")
+	m.W.Run(time.Millisecond)
+	const failing = 70 // more than may be in flight
+	for range failing {
+		m.OK(m.Complete(m.Get("/")))
+	}
+	m.Consumer.Update("shadow", m.Endpoint(1))
+	m.W.Run(time.Millisecond)
+	m.OK(m.Complete(m.Get("/")))
+	m.Settled()
+	want := stats.FilterStats{Mirrors: true, MirrorFailed: failing, MirrorAnswered: 1}
+	if c := counts(m); got[1].copies != 1 || c != want {
+		t.Errorf("%d copies after %d that failed, counted %+v", got[1].copies, failing, c)
+	}
+}
+
 // stuckApp is a connection to an application that stops in the middle of each response.
 type stuckApp struct{ conn loop.Conn }
 
