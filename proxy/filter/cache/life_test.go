@@ -704,32 +704,6 @@ func TestOneCopy(t *testing.T) {
 	m.Settled()
 }
 
-// TestInvalidationAfterRefresh: requests that come after a refresh invalidate as those before.
-func TestInvalidationAfterRefresh(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
-	m.expect("200 body 1: fwd=miss; stored", "/")
-	for range 3 {
-		m.W.Run(2 * time.Second)
-		if _, got := m.ask("/"); !strings.HasSuffix(got, "hit; detail=stale") {
-			t.Errorf("got %q", got)
-		}
-		m.W.Run(100 * time.Millisecond)
-	}
-	var posts []*proxytest.Call
-	for range 4 {
-		posts = append(posts, method(m.Get("/").Same(), "POST"))
-		m.Do(posts[len(posts)-1])
-	}
-	m.OK(posts...)
-	for _, c := range posts {
-		if v := protocol.Find(c.Headers, "cache-status"); v != nil {
-			t.Errorf("the response to a POST says %s", v)
-		}
-	}
-	m.expect("200 body 9: fwd=miss; stored", "/")
-	m.Settled()
-}
-
 // TestStaleIsLogged: the access log says that a stored response has taken the place of a failure.
 func TestStaleIsLogged(t *testing.T) {
 	m := newOrigin(t, proxytest.MeshOptions{Service: "retry: {on: []}", Limits: proxytest.LogAll}, "cache: {}")
@@ -745,27 +719,4 @@ func TestStaleIsLogged(t *testing.T) {
 	if got := strings.Join(said, " "); got != "miss stale" {
 		t.Errorf("the lines say %s", got)
 	}
-}
-
-// TestStaleOfQueued: a request that fails before the service has admitted it gets what is stored for it, whatever other requests
-// have come meanwhile.
-func TestStaleOfQueued(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{Service: "max_concurrency: 1, max_queue: 10, timeout: 2s"}, "cache: {}")
-	m.headers = "Cache-Control: max-age=1, stale-while-revalidate=0, stale-if-error=20\r\n"
-	m.expect("200 body 1: fwd=miss; stored", "/a")
-	m.headers = minute
-	m.expect("200 body 2: fwd=miss; stored", "/b")
-	m.W.Run(3 * time.Second)
-	m.Apps[0].Delay = func() time.Duration { return time.Minute }
-	slow, queued := m.Get("/slow").Same(), m.Get("/a", "x-remora-timeout-ms: 500").Same()
-	m.Do(slow)
-	m.W.Run(10 * time.Millisecond)
-	m.Do(queued)
-	m.W.Run(10 * time.Millisecond)
-	m.expect("200 body 2 age 3: hit", "/b")
-	if m.Finish(queued); string(queued.Body) != "body 1" {
-		t.Errorf("a request that was queued gets %d %q %s", queued.Status, queued.Body, queued.Code)
-	}
-	m.Finish(slow)
-	m.Settled()
 }
