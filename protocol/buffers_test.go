@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"weak"
 
@@ -95,6 +96,31 @@ func TestSmallBufferLeaves(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
+// TestSmallBufferOwner: a short buffer that is kept is given to nobody else, and one that stays short needs no long buffer.
+func TestSmallBufferOwner(t *testing.T) {
+	p, other := newBuffers(1<<30), newBuffers(1<<30)
+	var kept []*bytebufferpool.ByteBuffer
+	for range 10 {
+		b := &bytebufferpool.ByteBuffer{B: make([]byte, 100)}
+		kept = append(kept, b)
+		p.Put(b)
+		if got := other.Get(0); got == b {
+			t.Fatal("a buffer that is kept has come from another place")
+		}
+	}
+	for range kept {
+		if b := p.Get(0); !slices.Contains(kept, b) || len(b.B) != 0 {
+			t.Errorf("another buffer, or with %d bytes in it", len(b.B))
+		}
+	}
+	for n, want := range map[int]bool{smallBuffer: true, smallBuffer + 1: false} {
+		b := new(bytebufferpool.ByteBuffer)
+		if p.Append(b, make([]byte, n), 0); cap(b.B) < leastBuffer != want || len(b.B) != n {
+			t.Errorf("%d bytes are in memory of %d", n, cap(b.B))
+		}
+	}
+}
+
 // At most Most bytes are kept, and a nil Buffers keeps nothing.
 func TestBuffersBound(t *testing.T) {
 	const most = 1 << 20
@@ -160,6 +186,34 @@ func TestBuffersTrim(t *testing.T) {
 	if calls < 2 {
 		t.Errorf("%d calls of OnKept", calls)
 	}
+}
+
+// TestTrimReleases: what Trim drops is not held any more, also while others of its class are kept.
+func TestTrimReleases(t *testing.T) {
+	p := newBuffers(1 << 30)
+	dropped := func() (all []weak.Pointer[bytebufferpool.ByteBuffer]) {
+		for range 3 {
+			b := &bytebufferpool.ByteBuffer{B: make([]byte, leastBuffer)}
+			all = append(all, weak.Make(b))
+			p.Put(b)
+		}
+		return all[:2] // the last is used again first
+	}()
+	p.Trim()
+	p.Put(p.Get(leastBuffer))
+	if more := p.Trim(); !more || p.Kept() != leastBuffer {
+		t.Fatalf("%d bytes are kept, %t", p.Kept(), more)
+	}
+	held := func() bool {
+		return slices.ContainsFunc(dropped, func(b weak.Pointer[bytebufferpool.ByteBuffer]) bool { return b.Value() != nil })
+	}
+	for i := 0; i < 10 && held(); i++ {
+		runtime.GC()
+	}
+	if held() {
+		t.Error("a buffer that was dropped is still held")
+	}
+	runtime.KeepAlive(p)
 }
 
 // A message is complete, whatever pieces it arrives in. The allocation is bounded by

@@ -19,3 +19,31 @@ func TestResetReleasesMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestEqualFold compares each byte with each other that is no capital: only letters of ASCII have a case.
+func TestEqualFold(t *testing.T) {
+	for want := range 256 {
+		if 'A' <= want && want <= 'Z' {
+			continue
+		}
+		lower := string([]byte{'x', byte(want), '-'})
+		for c := range 256 {
+			b := []byte{'X', byte(c), '-'}
+			equal := c == want || 'A' <= c && c <= 'Z' && c+'a'-'A' == want
+			if got := EqualFold(b, lower); got != equal {
+				t.Errorf("%q equals %q: %t", b, lower, got)
+			}
+			if got := HasPrefixFold(append(b, 'y'), lower); got != equal {
+				t.Errorf("%q begins with %q: %t", b, lower, got)
+			}
+		}
+	}
+	for text, want := range map[string]bool{"": false, "a": false, "ab": true, "AB": true, "abc": true, "aBc": true, "b": false, "bab": false} {
+		if got := HasPrefixFold([]byte(text), "ab"); got != want {
+			t.Errorf("%q begins with ab: %t", text, got)
+		}
+		if got := EqualFold([]byte(text), "ab"); got != (want && len(text) == 2) {
+			t.Errorf("%q equals ab: %t", text, got)
+		}
+	}
+}

@@ -214,6 +214,84 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
+// TestIndices: each entry of a full table is found, whatever its index, and each name of the static table is sent as an index.
+func TestIndices(t *testing.T) {
+	e, l := &Encoder{}, library.NewDecoder(DefaultTableSize, nil)
+	e.Reset()
+	var block []byte
+	var entries []library.HeaderField // the newest last
+	for c := byte('a'); e.table.n == len(entries); c++ {
+		for d := byte('a'); d <= 'z' && e.table.n == len(entries); d++ {
+			f := library.HeaderField{Name: string([]byte{c}), Value: string([]byte{d})}
+			for range 2 {
+				block, _ = appendField(e, block, f.Name, f.Value)
+			}
+			entries = append(entries, f)
+		}
+	}
+	if _, err := l.DecodeFull(block); err != nil || e.table.n != DefaultTableSize/(2+entryOverhead) {
+		t.Fatalf("%v, %d entries", err, e.table.n)
+	}
+	found, long := 0, 0
+	for i, f := range entries[len(entries)-e.table.n:] {
+		block, h, ok := e.AppendIndexed([]byte("p"), []byte(f.Name), []byte(f.Value))
+		if !ok { // another entry has its slot
+			if string(block) != "p" || h != hash([]byte(f.Name), []byte(f.Value)) {
+				t.Errorf("%v is not found: %q, %x", f, block, h)
+			}
+			continue
+		}
+		found++
+		index := StaticLen + e.table.n - i
+		if want := appendInteger([]byte("p"), 0x80, 0x7f, index); !bytes.Equal(block, want) {
+			t.Errorf("%v: %x, want index %d", f, block, index)
+		}
+		if index >= 0x7f {
+			long++
+		}
+		if got, err := l.DecodeFull(block[1:]); err != nil || len(got) != 1 || got[0] != f {
+			t.Errorf("%v: the library reads %v, %v", f, got, err)
+		}
+	}
+	if found < e.table.n/2 || long < 10 {
+		t.Errorf("%d of %d entries are found, %d of them with a long index", found, e.table.n, long)
+	}
+	for index := 1; index <= StaticLen; index++ {
+		name := static[index].name
+		for k, first := range map[Kind]byte{Varying: 0, Secret: 0x10} {
+			want := append(appendInteger([]byte("p"), first, 0x0f, index), 1, 'v')
+			if got := e.AppendLiteral([]byte("p"), name, []byte("v"), 0, k, index); !bytes.Equal(got, want) {
+				t.Errorf("%s of kind %d: %x, want %x", name, k, got, want)
+			}
+		}
+	}
+}
+
+// TestTextMemory: each time that the text of a table needs more memory, it gets more than twice the memory for its entries, and never
+// much more: so text is seldom moved.
+func TestTextMemory(t *testing.T) {
+	d := newDecoder()
+	grown, before := 0, 0
+	for i := range 400 {
+		value := strings.Repeat("v", i%90)
+		block := append([]byte("\x40\x02ab"), byte(len(value)))
+		if _, err := decode(d, append(block, value...)); err != nil {
+			t.Fatal(err)
+		}
+		room, text := cap(d.table.text), d.table.size-d.table.n*entryOverhead
+		if room != before {
+			grown++
+			if room < max(256, 2*text) || room > max(256, 4*text) {
+				t.Errorf("field %d: %d bytes of memory for %d bytes of text", i, room, text)
+			}
+		}
+		before = room
+	}
+	if grown < 3 {
+		t.Errorf("the memory has grown %d times", grown)
+	}
+}
+
 // exactGrower gives exactly the memory that is asked for.
 type exactGrower struct{ given []byte }
 
