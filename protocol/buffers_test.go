@@ -78,22 +78,24 @@ func TestSmallBuffers(t *testing.T) {
 	}
 }
 
-// TestSmallBufferLeaves: a short buffer that is in use is not held by the Buffers from which it came.
-func TestSmallBufferLeaves(t *testing.T) {
-	p := newBuffers(1 << 30)
-	taken := func() weak.Pointer[bytebufferpool.ByteBuffer] {
-		p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100)})
-		return weak.Make(p.Get(0))
-	}()
-	for range 10 {
-		if runtime.GC(); taken.Value() == nil {
-			break
+// TestBufferLeaves: a buffer that is in use is not held by the Buffers from which it came.
+func TestBufferLeaves(t *testing.T) {
+	for size, n := range map[int]int{100: 0, leastBuffer: leastBuffer} {
+		p := newBuffers(1 << 30)
+		taken := func() weak.Pointer[bytebufferpool.ByteBuffer] {
+			p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, size)})
+			return weak.Make(p.Get(n))
+		}()
+		for range 10 {
+			if runtime.GC(); taken.Value() == nil {
+				break
+			}
 		}
+		if taken.Value() != nil {
+			t.Errorf("a buffer of %d bytes is still held", size)
+		}
+		runtime.KeepAlive(p)
 	}
-	if taken.Value() != nil {
-		t.Error("the buffer is still held")
-	}
-	runtime.KeepAlive(p)
 }
 
 // TestSmallBufferOwner: a short buffer that is kept is given to nobody else, and one that stays short needs no long buffer.
@@ -112,6 +114,15 @@ func TestSmallBufferOwner(t *testing.T) {
 		if b := p.Get(0); !slices.Contains(kept, b) || len(b.B) != 0 {
 			t.Errorf("another buffer, or with %d bytes in it", len(b.B))
 		}
+	}
+	passed := false // the shared pool promises nothing, but it does not lose all
+	for range 1000 {
+		b := &bytebufferpool.ByteBuffer{B: make([]byte, 100)}
+		newBuffers(0).Put(b)
+		passed = passed || other.Get(0) == b
+	}
+	if !passed {
+		t.Error("buffers that are not kept are of no use to others")
 	}
 	for n, want := range map[int]bool{smallBuffer: true, smallBuffer + 1: false} {
 		b := new(bytebufferpool.ByteBuffer)
@@ -181,6 +192,9 @@ func TestBuffersTrim(t *testing.T) {
 		use(c.used)
 		if more := p.Trim(); p.Kept() != c.left*size || more != (c.left > 0) {
 			t.Errorf("%d: with %d used, %d bytes kept, %t, want %d buffers of %d", i, c.used, p.Kept(), more, c.left, size)
+		}
+		if list := p.free[classOf(size)]; c.left == 0 && list != nil {
+			t.Errorf("%d: the list of buffers has memory for %d", i, cap(list))
 		}
 	}
 	if calls < 2 {
@@ -285,6 +299,53 @@ func TestBuffersAhead(t *testing.T) {
 	}
 }
 
+// TestKeptAgain: the owner hears of each time that long buffers are kept after none was.
+func TestKeptAgain(t *testing.T) {
+	p, calls := newBuffers(1<<30), 0
+	p.OnKept = func() { calls++ }
+	put := func(size int) { p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, size)}) }
+	for i, c := range []struct {
+		do   func()
+		want int
+	}{
+		{func() { put(leastBuffer - 1) }, 0}, {func() { put(leastBuffer) }, 1}, {func() { put(leastBuffer) }, 1}, {func() { put(100 << 10) }, 1},
+		{func() { p.Get(leastBuffer); put(leastBuffer) }, 1}, {func() { p.Trim(); p.Trim() }, 1}, {func() { put(leastBuffer) }, 2},
+	} {
+		if c.do(); calls != c.want {
+			t.Errorf("step %d: %d calls, want %d", i, calls, c.want)
+		}
+	}
+}
+
+// TestReserveAhead: how much memory a message of unknown or known length gets behind its first bytes, without Ahead.
+func TestReserveAhead(t *testing.T) {
+	for _, c := range []struct{ held, n, total, want int }{
+		{0, 10 << 10, 0, leastBuffer}, {0, 10 << 10, 18 << 10, leastBuffer}, {0, 10 << 10, 1 << 20, 2 * leastBuffer},
+		{0, 17 << 10, 1 << 20, 2 * leastBuffer}, {0, leastBuffer, 1 << 20, 4 * leastBuffer}, {10 << 10, 8 << 10, 1 << 20, 4 * leastBuffer},
+		{0, 2 * leastBuffer, 1 << 20, 4 * leastBuffer}, {0, 4 * leastBuffer, 1 << 20, 8 * leastBuffer}, {0, 4*leastBuffer - 1, 1 << 20, 4 * leastBuffer},
+		{0, 4 * leastBuffer, 100 << 10, 8 * leastBuffer}, {0, 4 * leastBuffer, 4 * leastBuffer, 4 * leastBuffer},
+	} {
+		b := &bytebufferpool.ByteBuffer{B: make([]byte, c.held)}
+		if newBuffers(1<<30).Reserve(b, c.n, c.total); cap(b.B) != c.want || len(b.B) != c.held {
+			t.Errorf("%+v: %d bytes of memory", c, cap(b.B))
+		}
+	}
+	p := newBuffers(1 << 30)
+	p.Ahead = 1 << 20
+	for _, total := range []int{9 << 10, 18 << 10, 20 << 10, 36 << 10} { // what these get without Ahead is enough
+		if p.Reserve(&bytebufferpool.ByteBuffer{}, 9<<10+1, total); p.Ahead != 1<<20 {
+			t.Errorf("a message of %d bytes takes of Ahead: %d are left", total, p.Ahead)
+		}
+	}
+	for ahead, want := range map[int]int{8*leastBuffer - 1: 2 * leastBuffer, 8 * leastBuffer: 8 * leastBuffer} {
+		b := new(bytebufferpool.ByteBuffer)
+		p.Ahead = ahead
+		if p.Reserve(b, 10<<10, 100<<10); cap(b.B) != want {
+			t.Errorf("with %d bytes of Ahead: %d bytes of memory, want %d", ahead, cap(b.B), want)
+		}
+	}
+}
+
 // TestExtend: what was read to Room stays there, and anything else is copied.
 func TestExtend(t *testing.T) {
 	b := &bytebufferpool.ByteBuffer{B: make([]byte, 3, 3+LeastRoom)}
@@ -304,6 +365,11 @@ func TestExtend(t *testing.T) {
 	b.B = Extend(b.B, []byte("gh"))
 	if want := "\x00\x00\x00abcdefabgh"; string(b.B) != want || &b.B[0] != at {
 		t.Errorf("%q, want %q in the same memory", b.B, want)
+	}
+	one := Extend(make([]byte, 2, 10), []byte("x"))
+	one = Extend(one, one[1:3]) // begins within
+	if one = Extend(one, one[len(one):len(one)+1]); string(one) != "\x00\x00x\x00x\x00" {
+		t.Errorf("short pieces: %q", one)
 	}
 	if b.B = Extend(b.B, make([]byte, LeastRoom)); len(b.B) != 13+LeastRoom || string(b.B[:13]) != "\x00\x00\x00abcdefabgh" {
 		t.Errorf("%d bytes after growth", len(b.B))

@@ -17,6 +17,7 @@ func TestIsAuthority(t *testing.T) {
 		{"a%20b!$&'()*+,;=", true, false},
 		{"a:0", true, true},
 		{"a:65535", true, true},
+		{"a:1239", true, true},
 		{"a:00080", true, true},
 		{"a:", true, false},
 		{"a:65536", false, false},

@@ -106,8 +106,10 @@ func TestGRPCNames(t *testing.T) {
 			t.Errorf("%d %q: %v, %v", c, c, got, ok)
 		}
 	}
-	if _, ok := GRPCCodeNamed("UNAVAILABLE"); ok {
-		t.Error("another case")
+	for _, name := range []string{"UNAVAILABLE", "", "other", "ok"} {
+		if c, ok := GRPCCodeNamed(name); ok || c != GRPCOK {
+			t.Errorf("%q is the error %v", name, c)
+		}
 	}
 	if names := GRPCErrorNames(); len(names) != 16 || names[13] != "unavailable" {
 		t.Errorf("%q", names)
@@ -162,10 +164,17 @@ func TestAddGRPCPrevious(t *testing.T) {
 	}
 }
 
+// TestGRPCMessage: only what is no printable ASCII, and the percent sign, is encoded.
+func TestGRPCMessage(t *testing.T) {
+	if got, want := string(AppendGRPCMessage([]byte("p"), " a~\x7f\x1f%\xff!")), "p a~%7F%1F%25%FF!"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // FuzzGRPC compares what is read of values with their grammar, and what is written as a message
 // with the decoder of URLs.
 func FuzzGRPC(f *testing.F) {
-	for _, seed := range []string{"", "0", "14", "16", "17", "-1", "+1", "1.", "abc", "100%", "a\r\nb", "grüße\x00", "%41"} {
+	for _, seed := range []string{"", "0", "9", "14", "16", "17", "-1", "+1", "1.", "abc", "100%", "a\r\nb", "grüße\x00", "%41"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

@@ -41,6 +41,18 @@ func TestLoginOfRequest(t *testing.T) {
 	}
 }
 
+// TestLoginNames: which headers have credentials, or ask for them, whatever the case.
+func TestLoginNames(t *testing.T) {
+	for name, want := range map[string][2]bool{
+		"Authorization": {true, false}, "PROXY-authorization": {true, false}, "Www-Authenticate": {false, true}, "proxy-AUTHENTICATE": {false, true},
+		"authorizatiom": {}, "proxy-authorizatiom": {}, "www-authenticatf": {}, "proxy-authenticatf": {}, "": {}, "x-authorization": {}, "authenticate": {},
+	} {
+		if got := [2]bool{IsCredentials([]byte(name)), isChallenge([]byte(name))}; got != want {
+			t.Errorf("%q: credentials, challenge: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestLoginFromEndpoint(t *testing.T) {
 	line := func(name, value string) Header { return Header{Name: []byte(name), Value: []byte(value)} }
 	for _, c := range []struct {

@@ -28,6 +28,9 @@ func TestOwnNames(t *testing.T) {
 		if kept := names(WithoutOwn(hs)); slices.Contains(kept, name) == want || !slices.Contains(kept, "a") || !slices.Contains(kept, "b") {
 			t.Errorf("%q: %q are kept", name, kept)
 		}
+		if kept := WithoutOwn(lines(name + ": 1|" + name + ": 2")); len(kept) > 0 == want {
+			t.Errorf("%q alone: %q are kept", name, kept)
+		}
 	}
 }
 

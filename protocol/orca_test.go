@@ -62,6 +62,8 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoad, `JSON ]`, LoadReport{}, false},
 		{HeaderLoad, `JSON {"cpu_utilization": 0.5, 7}`, LoadReport{CPU: 0.5}, true}, // what has no name is skipped
 		{HeaderLoad, `JSON {"cpu_utilization": [], 7}`, LoadReport{}, true},
+		{HeaderLoad, `JSON {"cpu_utilization": [] 7}`, LoadReport{}, true},
+		{HeaderLoad, `JSON {"": 7, "cpu_utilization": 0.5}`, LoadReport{CPU: 0.5}, true},
 		{HeaderLoad, `JSON {"cpu_utilization": 0`, LoadReport{}, false},
 		{HeaderLoad, `JSON {"cpu_utilization": x}`, LoadReport{}, false},
 		{HeaderLoad, "JSON ", LoadReport{}, false},
@@ -69,6 +71,8 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoad, "TEXT application_utilization=0.25", LoadReport{Application: 0.25}, true},
 		{HeaderLoad, "TEXT applicationUtilization=0.25,cpuUtilization=1", LoadReport{CPU: 1, Application: 0.25}, true},
 		{HeaderLoad, "TEXT cpu_utilization=0", LoadReport{}, true},
+		{HeaderLoad, "TEXT x", LoadReport{}, false},
+		{HeaderLoad, "TEXT cpu_utilization=0.5,x", LoadReport{}, false},
 		{HeaderLoad, "TEXT " + strings.Repeat(",", maxLoadReport-len("TEXT ")), LoadReport{}, true},
 		{HeaderLoad, "TEXT " + strings.Repeat(",", maxLoadReport-len("TEXT ")+1), LoadReport{}, false},
 		{HeaderLoadBinary, encoded(append([]byte{15<<3 | wireBytes, 0xfd, 7}, make([]byte, maxLoadReport-3)...)...), LoadReport{}, true},
@@ -86,6 +90,7 @@ func TestLoadReported(t *testing.T) {
 		{HeaderLoadBinary, encoded(fieldCPU<<3|wire64, 0, 0, 0, 0, 0, 0, 0xf0, 0xbf), LoadReport{}, false}, // -1
 		{HeaderLoadBinary, encoded(15<<3|wire32, 0, 0, 0), LoadReport{}, false},
 		{HeaderLoadBinary, encoded(15<<3|3, 0, 0, 0), LoadReport{}, false}, // a group
+		{"endpoint-load-metrics-bix", raw, LoadReport{}, false},
 		{"endpoint-load-metricx", "TEXT cpu_utilization=0.5", LoadReport{}, false},
 	} {
 		got, ok := LoadReported([]Header{{Name: []byte("a"), Value: []byte("b")}, {Name: []byte(c.name), Value: []byte(c.value)}})
@@ -95,8 +100,12 @@ func TestLoadReported(t *testing.T) {
 	}
 }
 
+// TestUtilization: the application's own measure comes before the processors', also a small one.
 func TestUtilization(t *testing.T) {
-	for _, c := range []struct{ r LoadReport }{{LoadReport{CPU: 3}}, {LoadReport{CPU: 1, Application: 3}}} {
+	if got := (&LoadReport{CPU: 0.75, Application: 0.5}).Utilization(); got != 0.5 {
+		t.Errorf("half of the application's capacity: %v", got)
+	}
+	for _, c := range []struct{ r LoadReport }{{LoadReport{CPU: 3}}, {LoadReport{CPU: 1, Application: 3}}, {LoadReport{CPU: 5, Application: 3}}} {
 		if got := c.r.Utilization(); got != 3 {
 			t.Errorf("%+v: %v", c.r, got)
 		}

@@ -9,7 +9,9 @@ func TestResetReleasesMemory(t *testing.T) {
 	req := Request{Headers: headers(), Trailers: headers(), Body: body}
 	req.Reset()
 	resp := Response{Headers: headers(), Trailers: headers(), Body: body}
-	resp.Reset()
+	if resp.Reset(); resp.DeclaredLength != -1 || req.Body != nil || resp.Body != nil {
+		t.Errorf("%+v and %+v", req, resp)
+	}
 	for what, hs := range map[string][]Header{
 		"request headers": req.Headers, "request trailers": req.Trailers,
 		"response headers": resp.Headers, "response trailers": resp.Trailers,

@@ -55,7 +55,7 @@ func TestParseTimeout(t *testing.T) {
 		{GRPCTimeout, "1SS", ignored},
 	} {
 		d, ok := ParseTimeout(c.f, []byte(c.value))
-		if ok != (c.want != ignored) || ok && d != c.want {
+		if ok != (c.want != ignored) || d != max(c.want, 0) {
 			t.Errorf("field %d, %q: %v, %v, want %v", c.f, c.value, d, ok, c.want)
 		}
 	}
@@ -73,6 +73,7 @@ var grammars = [...]*regexp.Regexp{
 func FuzzTimeout(f *testing.F) {
 	for _, seed := range []string{"", "0", "-7", "1500", "99999999S", "1H", "100000000m", "999999999999999999", "5x"} {
 		f.Add(seed, int64(1_234_567_890))
+		f.Add(seed, int64(100_000_000_001)) // just above a millisecond, and above the range of microseconds
 		f.Add(seed, int64(math.MinInt64))
 		f.Add(seed, int64(math.MaxInt64))
 	}
@@ -124,6 +125,24 @@ func exactTimeout(f TimeoutField, value string) time.Duration {
 	return time.Duration(n.Int64()) * unit
 }
 
+// TestAppendTimeout: a header says the last whole unit before the time, and at least one.
+func TestAppendTimeout(t *testing.T) {
+	const most = maxGRPC * time.Microsecond
+	for _, c := range []struct {
+		d         time.Duration
+		own, grpc string
+	}{
+		{-1, "1", "1u"}, {0, "1", "1u"}, {1, "1", "1u"}, {time.Microsecond, "1", "1u"}, {2 * time.Microsecond, "1", "1u"}, {2*time.Microsecond + 1, "1", "2u"},
+		{2 * time.Millisecond, "1", "1999u"}, {2*time.Millisecond + 1, "2", "2000u"}, {most, "99999", "99999998u"}, {most + 1, "99999", "99999m"},
+		{100 * time.Second, "99999", "99999m"}, {100*time.Second + 1, "100000", "100000m"},
+		{maxGRPC*time.Millisecond + 1, "99999999", "99999999m"}, {maxGRPC*time.Millisecond + 2*time.Millisecond, "100000000", "99999999m"},
+	} {
+		if own, grpc := string(appendTimeout(nil, OwnTimeout, c.d)), string(appendTimeout(nil, GRPCTimeout, c.d)); own != c.own || grpc != c.grpc {
+			t.Errorf("%d ns: %s and %s, want %s and %s", c.d, own, grpc, c.own, c.grpc)
+		}
+	}
+}
+
 // TestSetTimeLeft checks that each header says the time left once, and never more than before.
 func TestSetTimeLeft(t *testing.T) {
 	for _, c := range []struct{ before, want string }{
@@ -134,6 +153,7 @@ func TestSetTimeLeft(t *testing.T) {
 		{"Grpc-Timeout: 2S|X-Envoy-Expected-Rq-Timeout-Ms: 1900|a: b|grpc-timeout: 1S",
 			"Grpc-Timeout: 1500199u|X-Envoy-Expected-Rq-Timeout-Ms: 1500|a: b|x-remora-timeout-ms: 1500"},
 		{"grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 0", "grpc-timeout: 1S|x-envoy-expected-rq-timeout-ms: 1500|x-remora-timeout-ms: 1500"},
+		{"grpc-timeout: 1500200u", "grpc-timeout: 1500199u|x-remora-timeout-ms: 1500"}, // just the time left
 		{"grpc-timeout: soon", "grpc-timeout: 1500199u|x-remora-timeout-ms: 1500"},
 	} {
 		hs, text := SetTimeLeft(lines(c.before), 1500200*time.Microsecond, nil)

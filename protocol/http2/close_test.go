@@ -687,6 +687,58 @@ func TestFirstError(t *testing.T) {
 	}
 }
 
+// TestClientGoAway: the GOAWAY of a client names no stream, as all are its own, whether the client leaves or the server is at fault.
+func TestClientGoAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(c *Conn) error
+		code Code
+	}{
+		"leaves": {func(c *Conn) error { c.GoAway(NoError); return nil }, NoError},
+		"fault":  {func(c *Conn) error { return c.Feed(appendFrame(nil, 0, framePushPromise, 0, 1)) }, ProtocolError},
+	} {
+		p := newClient(t, Options{})
+		for range 2 {
+			p.c.Request(typical(), "http", nil)
+		}
+		if err := p.c.Feed(appendFrame(nil, 0, frameSettings, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		p.c.Output(1 << 20)
+		if err := c.end(p.c); (err != nil) != (c.code != NoError) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, want := p.c.Output(1<<20), appendGoAway(nil, 0, c.code); !bytes.Equal(got, want) {
+			t.Errorf("%s: % x, want % x", name, got, want)
+		}
+	}
+}
+
+// TestSentBehindReset: a stream that is reset before Output says that its message is sent does not keep others from hearing that.
+func TestSentBehindReset(t *testing.T) {
+	p, l := newServer(t, Options{}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	for id := uint32(1); id < 7; id += 2 {
+		l.headers(id, true, strings.Split(requestLines, "|")...)
+	}
+	if err := p.c.Feed(l.out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint32(1); id < 7; id += 2 {
+		p.c.Respond(p.c.streams.get(id), typicalResponse(), nil)
+	}
+	p.c.Reset(p.c.streams.get(3), Cancel)
+	p.c.Output(1 << 20)
+	for id, want := range map[uint32]bool{1: true, 3: false, 5: true} {
+		if p.got[id].sent != want {
+			t.Errorf("stream %d was sent: %t", id, !want)
+		}
+	}
+	if p.c.StreamCount() != 0 || p.c.Ready() || len(p.c.streams.free) != 3 {
+		t.Errorf("%d streams, ready %t, %d are free for others", p.c.StreamCount(), p.c.Ready(), len(p.c.streams.free))
+	}
+}
+
 // TestGoAwayOnce: the last stream is named once. What comes behind it does not change that.
 func TestGoAwayOnce(t *testing.T) {
 	p, l := receiver(t, 1<<16, true)

@@ -123,6 +123,7 @@ func TestRefused(t *testing.T) {
 		{"padding of 8 bits", "408287ff0161", ErrHuffman},
 		{"padding of zeros", "40811f8100", ErrHuffman},
 		{"EOS", "4084ffffffff0161", ErrHuffman},
+		{"EOS before text", "4085fffffffc1f0161", ErrHuffman},
 		{"size update behind a field", "8220", ErrSize},
 		{"size update over the limit", "3fe21f", ErrSize},
 		{"size update at the limit", "3fe11f", nil},
