@@ -122,6 +122,8 @@ func TestAppendResponse(t *testing.T) {
 		{response(200, "OK", hdr("A", "b"), nil, "hi"), v11, "HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 2\r\n\r\nhi"},
 		{response(200, "", nil, nil, ""), v11, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 		{response(200, "Fine", nil, nil, ""), v11, "HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n"},
+		{response(200, "O", nil, nil, ""), v11, "HTTP/1.1 200 O\r\nContent-Length: 0\r\n\r\n"},
+		{response(200, "OKAY", nil, nil, ""), v11, "HTTP/1.1 200 OKAY\r\nContent-Length: 0\r\n\r\n"},
 		{response(599, "", nil, nil, ""), v11, "HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n"},
 		{response(503, "", nil, nil, "x"), ResponseFlags{Minor: 1, Close: true}, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"},
 		{response(200, "", nil, nil, "hi"), v10, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi"},
@@ -136,6 +138,7 @@ func TestAppendResponse(t *testing.T) {
 		{declared(200, 9), head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"},
 		{declared(200, 0), head, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 		{declared(200, -1), head, "HTTP/1.1 200 OK\r\n\r\n"},
+		{&protocol.Response{Status: 200, Body: []byte("not to be seen")}, head, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 		{response(503, "", nil, nil, "b"), head, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1\r\n\r\n"},
 		{response(503, "", nil, hdr("X", "y"), "busy"), head, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\n"},
 	} {

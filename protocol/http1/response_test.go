@@ -32,6 +32,7 @@ var acceptedResponses = []acceptResponse{
 	{acceptCase: acceptCase{"6.3 204", "HTTP/1.1 204 No Content\r\n\r\n", "204 No Content|", "keep", "", ""}},
 	{acceptCase: acceptCase{"/8.6 204 with length 0", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "204 No Content|", "keep", "", ""}},
 	{acceptCase: acceptCase{"/8.6 204 with a length that may follow", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "204 No Content|", "", "", ""}},
+	{acceptCase: acceptCase{"/8.6 204 with a byte that may follow", "HTTP/1.1 204 No Content\r\nContent-Length: 1\r\n\r\n", "204 No Content|", "", "", ""}},
 	{acceptCase: acceptCase{"6.1 204 with a coding", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", "204 No Content|", "", "", ""}},
 	{acceptCase: acceptCase{"/15.2 interim", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "103 Early Hints|Link=</a>;", "keep", "", ""}},
 	{acceptCase: acceptCase{"/15.2.2 switching protocols", "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", "101 Switching Protocols|", "keep upgrade", "", ""}},
