@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,15 @@ func TestDrainTwice(t *testing.T) {
 		if err := c.c.Feed(appendPing(nil, flagAck, c.data)); err != nil || c.c.Final() != c.final {
 			t.Errorf("%s: final %t, %v", c.name, c.c.Final(), err)
 		}
+	}
+	few := newServer(t, Options{Floods: Floods{Others: 1}})
+	few.c.Drain()
+	wire := append([]byte(Preface), appendPing(appendFrame(nil, 0, frameSettings, 0, 0), flagAck, drainPing)...) // empty SETTINGS count
+	if err := few.c.Feed(wire); err != nil || !few.c.Final() {
+		t.Errorf("the PONG counts as useless: %v, final %t", err, few.c.Final())
+	}
+	if err := few.c.Feed(appendPing(nil, flagAck, drainPing)); err != error(ErrOthers) {
+		t.Errorf("the PONG again: %v, want %v", err, ErrOthers)
 	}
 	failed := newServer(t, Options{})
 	_ = failed.c.Feed([]byte("GET"))
@@ -471,6 +481,28 @@ func TestHeadOfOneFrame(t *testing.T) {
 		if got := send(n); got != want {
 			t.Errorf("%d bytes: a frame of %d, want %d", n, got, want)
 		}
+	}
+}
+
+// TestSelfDependency: a request that depends on itself leaves no stream behind.
+func TestSelfDependency(t *testing.T) {
+	p, l := newServer(t, Options{}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	l.AllowIllegalWrites = true
+	err := l.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}, EndHeaders: true, Priority: xhttp2.PriorityParam{StreamDep: 1, Weight: 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.in.Reset()
+	if err := l.feed(p); err != nil || p.c.StreamCount() != 0 || len(p.got) > 0 {
+		t.Errorf("%v, %d streams, %v", err, p.c.StreamCount(), p.got)
+	}
+	if got := l.frames(t); !slices.Equal(got, []string{"RST PROTOCOL_ERROR"}) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -165,6 +165,44 @@ func TestResponseNoRoom(t *testing.T) {
 	}
 }
 
+// TestRoomOfHead: a head that fits the memory that its buffer has is there, and nobody is asked. The message has nothing of one before.
+func TestRoomOfHead(t *testing.T) {
+	const room = 1000
+	stale := func() []protocol.Header { return fields("stale: header") }
+	for _, client := range []bool{false, true} {
+		p, l := newPeer(t, client, Options{}), newLibrary()
+		m := &message{}
+		m.buf.B = make([]byte, 0, room)
+		m.req = protocol.Request{Method: []byte("PUT"), Headers: stale(), Trailers: stale(), Body: []byte("stale"), Service: []byte("stale"), Batch: true}
+		m.res = protocol.Response{Status: 500, Headers: stale(), Trailers: stale(), Body: []byte("stale"), Reason: []byte("stale"), Batch: true}
+		p.got[1] = m
+		lines := responseLines
+		if client {
+			p.c.Request(typical(), "http", nil)
+		} else {
+			l.out.WriteString(Preface)
+			lines = requestLines
+		}
+		l.WriteSettings()
+		l.headers(1, true, strings.Split(lines+"|a: b|x-long: "+strings.Repeat("x", 500), "|")...)
+		if err := l.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		hs := m.req.Headers
+		if client {
+			hs = m.res.Headers
+			if m.res.Status != 200 || m.res.Trailers != nil && len(m.res.Trailers) > 0 || m.res.Body != nil || m.res.Reason != nil || m.res.Batch {
+				t.Errorf("response %+v", m.res)
+			}
+		} else if string(m.req.Method) != "GET" || len(m.req.Trailers) > 0 || m.req.Body != nil || m.req.Service != nil || m.req.Batch {
+			t.Errorf("request %+v", m.req)
+		}
+		if len(hs) != 2 || hs[0].String() != "a: b" || !within(m.buf.B, hs[1].Value) || cap(m.buf.B) != room || len(p.asked) > 0 {
+			t.Errorf("client %t: %d fields, in memory of %d; asked for %v", client, len(hs), cap(m.buf.B), p.asked)
+		}
+	}
+}
+
 // TestHuffmanHead: a head has the memory of its text, also if the Huffman code makes it longer. A shorter code
 // passes no more than the limit.
 func TestHuffmanHead(t *testing.T) {

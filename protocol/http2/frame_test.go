@@ -196,8 +196,12 @@ func TestCloseWithinFrame(t *testing.T) {
 	}
 	st := p.c.streams.get(1)
 	st.Owner = p
+	p.c.Respond(st, typicalResponse(), nil) // the handler is to hear of it
 	p.c.Ping(1)
 	p.c.Close()
+	if events := p.c.w.events[:cap(p.c.w.events)]; slices.ContainsFunc(events, func(st *Stream) bool { return st != nil }) {
+		t.Error("a stream is kept for its event")
+	}
 	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil || p.c.Output(1000) != nil {
 		t.Errorf("%d bytes are held", p.c.Buffered())
 	}

@@ -207,6 +207,21 @@ func TestCookiesAsked(t *testing.T) {
 	}
 }
 
+// TestMoreCookiesAsked: cookies that came in pieces take more memory only once the handler has agreed to that of both forms.
+func TestMoreCookiesAsked(t *testing.T) {
+	p, l := newServer(t, Options{Limits: protocol.Limits{Header: 64 << 10, Headers: 10}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, true, strings.Split(requestLines+"|cookie: "+strings.Repeat("{", 3000)+"|cookie: "+strings.Repeat("}", 3000)+"|cookie: "+strings.Repeat("~", 6000), "|")...)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	// The last question is about the field of all cookies. Before that, 6 KB are copied to 12 KB.
+	if n := len(p.asked); n < 2 || !slices.IsSorted(p.asked) || p.asked[n-2] < 18_000 || p.asked[n-1] < 24_000 {
+		t.Errorf("asked for %v bytes", p.asked)
+	}
+}
+
 // TestLengths checks bodies of requests and responses against Content-Length.
 func TestLengths(t *testing.T) {
 	for _, c := range []struct {

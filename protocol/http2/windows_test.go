@@ -66,17 +66,105 @@ func TestStreamWindow(t *testing.T) {
 
 // TestWindowOfBefore: a stream that began before the client knew our window has no more than that once the client knows.
 func TestWindowOfBefore(t *testing.T) {
-	p, l := receiver(t, 1000, false)
-	l.WriteSettingsAck()
-	l.data(1000)
-	updates(t, p, l)
-	if m := p.got[1]; m.why != nil || len(m.body) != 1000 {
-		t.Errorf("%d bytes, %v", len(m.body), m.why)
+	for _, window := range []int{1000, defaultWindow - 1} {
+		p, l := receiver(t, window, false)
+		l.WriteSettingsAck()
+		l.data(window)
+		updates(t, p, l)
+		if m := p.got[1]; m.why != nil || len(m.body) != window {
+			t.Errorf("%d bytes of %d, %v", len(m.body), window, m.why)
+		}
+		l.data(1)
+		updates(t, p, l)
+		if m := p.got[1]; m.why != ErrStreamFlow {
+			t.Errorf("a byte more than %d: %v", window, m.why)
+		}
 	}
-	l.data(1)
-	updates(t, p, l)
-	if m := p.got[1]; m.why != ErrStreamFlow {
-		t.Errorf("a byte more: %v", m.why)
+}
+
+// TestPaddingAtEnd: padding of the last DATA gives no window back, as the client needs none.
+func TestPaddingAtEnd(t *testing.T) {
+	for _, end := range []bool{false, true} {
+		p, l := receiver(t, 1000, true)
+		l.WriteDataPadded(1, end, []byte("x"), make([]byte, 255))
+		if n := updates(t, p, l); n > 0 == end {
+			t.Errorf("end %t: the client gets %d windows", end, n)
+		}
+	}
+}
+
+// TestWindowTakenBack: a peer that takes back just what a stream has left gets no DATA, nor an empty frame, until it gives more.
+func TestWindowTakenBack(t *testing.T) {
+	for _, left := range []int{-1, 0, 1} {
+		p := newClient(t, Options{})
+		req := typical()
+		req.Body = pattern(60_000)
+		st := p.c.Request(req, "http", nil)
+		p.c.Output(20_000)
+		sent := 60_000 - st.Unsent()
+		if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingInitialWindow, sent+left)); err != nil {
+			t.Fatal(err)
+		}
+		data := 0
+		for out := p.c.Output(1 << 20); len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+			if f := parseFrame(out); f.typ == frameData {
+				if data += f.length; f.length == 0 {
+					t.Errorf("%d bytes left: an empty frame", left)
+				}
+			}
+		}
+		if data != max(left, 0) {
+			t.Errorf("%d bytes left: %d bytes are sent", left, data)
+		}
+		if err := p.c.Feed(appendWindowUpdate(nil, st.ID(), 10)); err != nil {
+			t.Fatal(err)
+		}
+		p.c.Output(1 << 20)
+		if n := 60_000 - st.Unsent(); n != sent+left+10 {
+			t.Errorf("%d bytes left, and 10 more: %d bytes are sent, want %d", left, n, sent+left+10)
+		}
+	}
+}
+
+// TestDirectOutput: pieces go out at once until enough bytes wait for Output. Then they wait with their stream.
+func TestDirectOutput(t *testing.T) {
+	for _, c := range []struct{ missing, held int }{{1, 0}, {0, 1}} {
+		p := newClient(t, Options{})
+		st := p.c.RequestHead(typical(), "http", -1, false)
+		n := directOutput - c.missing - len(p.c.w.out) - 4*frameHead // in four frames
+		if p.c.Send(st, pattern(n)); len(p.c.w.out) != directOutput-c.missing || p.c.w.held != 0 {
+			t.Fatalf("%d bytes wait for Output, %d with the stream", len(p.c.w.out), p.c.w.held)
+		}
+		if p.c.Send(st, []byte("x")); p.c.w.held != c.held || st.Unsent() != c.held {
+			t.Errorf("%d bytes before the bound: %d bytes are held", c.missing, p.c.w.held)
+		}
+	}
+}
+
+// TestBatchTurns: of DATA of a message and a batch message that both wait, each eighth frame is of the batch message.
+func TestBatchTurns(t *testing.T) {
+	p := newPair(t, Options{Window: 1 << 20}, Options{Window: 1 << 20})
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range []bool{true, false} {
+		req := typical()
+		req.Body, req.Batch = pattern(24*maxFrame), batch
+		p.client.c.Request(req, "http", nil)
+	}
+	var order []uint32
+	for out := p.client.c.Output(24 * maxFrame); len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+		if f := parseFrame(out); f.typ == frameData {
+			order = append(order, f.id)
+		}
+	}
+	if len(order) < 17 {
+		t.Fatalf("%d frames", len(order))
+	}
+	for i, id := range order {
+		if want := map[bool]uint32{true: 1, false: 3}[i%batchFrames == batchFrames-1]; id != want {
+			t.Errorf("frame %d is of stream %d, want %d", i, id, want)
+		}
 	}
 }
 

@@ -125,6 +125,7 @@ func TestRefused(t *testing.T) {
 		{"EOS", "4084ffffffff0161", ErrHuffman},
 		{"EOS before text", "4085fffffffc1f0161", ErrHuffman},
 		{"size update behind a field", "8220", ErrSize},
+		{"size update behind a literal", "400161016220", ErrSize},
 		{"size update over the limit", "3fe21f", ErrSize},
 		{"size update at the limit", "3fe11f", nil},
 		{"two size updates", "203fe11f82", nil},
@@ -135,8 +136,12 @@ func TestRefused(t *testing.T) {
 		}
 		for _, room := range []int{0, 1000} {
 			d := newDecoder()
-			if _, err := decodeTo(d, wire, make([]byte, 0, room)); err != c.want {
+			fields, err := decodeTo(d, wire, make([]byte, 0, room))
+			if err != c.want {
 				t.Errorf("%s: %v, want %v", c.what, err, c.want)
+			}
+			if err != nil && len(fields) > 0 != strings.Contains(c.what, "behind") {
+				t.Errorf("%s: fields %q", c.what, fields)
 			}
 			if _, err := decode(d, []byte{0x82}); err != c.want {
 				t.Errorf("%s: then %v, want %v", c.what, err, c.want)

@@ -251,6 +251,12 @@ func TestIndices(t *testing.T) {
 			if got := e.AppendLiteral([]byte("p"), name, []byte("v"), 0, k, index); !bytes.Equal(got, want) {
 				t.Errorf("%s of kind %d: %x, want %x", name, k, got, want)
 			}
+			if k != Varying || name[0] == ':' || bytes.Equal(name, static[index-1].name) {
+				continue
+			}
+			if got := e.AppendLiteral([]byte("p"), bytes.ToUpper(name), []byte("v"), 0, k, 0); !bytes.Equal(got, want) {
+				t.Errorf("%s, looked up: %x, want %x", name, got, want)
+			}
 		}
 	}
 }
@@ -297,7 +303,7 @@ func TestGrower(t *testing.T) {
 	for name, block := range map[string][]byte{
 		"literal": whole, "Huffman code": coded, "index": append(slices.Clone(whole), 0xbe), "name of an entry": append(slices.Clone(whole), "\x7e\x01b"...),
 	} {
-		for _, room := range []int{0, 3, 4, 30, 1000} {
+		for _, room := range []int{0, 3, 4, 30, len("name"+long) - 1, len("name" + long), 1000} {
 			d, g := newDecoder(), &exactGrower{}
 			d.Grower = g
 			d.Begin(block)
