@@ -563,6 +563,13 @@ func TestMarks(t *testing.T) {
 		return uint8(2 * bytes.Count(value, []byte("G")))
 	}, 2)
 	d := &Decoder{}
+	d.Reset(NewMarks(func(name []byte) uint8 { return uint8(len(name)) }, func(value []byte) uint8 { return uint8(len(value)) << 6 }, 0xc0))
+	for i := 1; i <= StaticLen; i++ {
+		d.Begin([]byte{0x80 | byte(i)})
+		if _, ok := d.Next(nil); !ok || d.Mark != uint8(len(static[i].name))|uint8(len(static[i].value))<<6 {
+			t.Errorf("constant %d: %s: %s, marks %#x", i, d.Name, d.Value, d.Mark)
+		}
+	}
 	d.Reset(marks)
 	for _, c := range []struct {
 		what, block string
