@@ -286,9 +286,13 @@ func TestTextMemory(t *testing.T) {
 }
 
 // exactGrower gives exactly the memory that is asked for.
-type exactGrower struct{ given []byte }
+type exactGrower struct {
+	given []byte
+	calls int
+}
 
 func (g *exactGrower) Grow(dst []byte, from, n int) ([]byte, int) {
+	g.calls++
 	g.given = append(make([]byte, 0, len(dst)-from+n), dst[from:]...)
 	return g.given, 0
 }
@@ -310,7 +314,7 @@ func TestGrower(t *testing.T) {
 			fields := 0
 			for ; ; fields++ {
 				mine := make([]byte, 100, 100+room) // behind other text
-				g.given = nil
+				g.given, g.calls = nil, 0
 				dst, ok := d.Next(mine)
 				if !ok {
 					break
@@ -321,6 +325,9 @@ func TestGrower(t *testing.T) {
 				}
 				if (g.given != nil) != (size > room) || g.given != nil && cap(g.given) != size {
 					t.Errorf("%s, with room for %d bytes: %d bytes were asked for, want %d", name, room, cap(g.given), size)
+				}
+				if most := map[bool]int{true: 1, false: 2}[room >= len("name")]; g.calls > most { // the name needs some, and the value
+					t.Errorf("%s, with room for %d bytes: %q: memory was asked for %d times", name, room, d.Value, g.calls)
 				}
 				if &dst[:1][0] != &memory[:1][0] || string(d.Name) != "name" || string(d.Value) != long && string(d.Value) != "b" {
 					t.Errorf("%s, with room for %d bytes: %q: %q in other memory", name, room, d.Name, d.Value)
