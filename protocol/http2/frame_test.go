@@ -142,6 +142,9 @@ func TestDataCounts(t *testing.T) {
 	if n := p.c.floods.data; n != 2 {
 		t.Errorf("%d frames count, want 2", n)
 	}
+	if n := p.c.floods.sent; n != 0 {
+		t.Errorf("%d bytes count as sent", n)
+	}
 }
 
 // TestControlCounts: each response to a frame of the peer counts with its bytes until Output, and nothing else does.

@@ -121,11 +121,16 @@ func TestDiscardedTrailers(t *testing.T) {
 	l.WriteSettings()
 	l.headers(1, false, strings.Split(requestLines+"|a: "+strings.Repeat("x", 400), "|")...)
 	l.WriteData(1, false, []byte("dropped"))
-	l.headers(1, true, "a: b")
+	l.headers(1, true, "late: field")
+	l.headers(3, true, strings.Split(requestLines+"|late: field", "|")...) // by its index
 	if err := l.feed(p); err != nil {
 		t.Fatal(err)
 	}
 	m := p.got[1]
+	if got := lines(p.got[3].req.Headers); !slices.Equal(got, []string{"late: field"}) {
+		t.Errorf("the next request has %q", got)
+	}
+	p.c.Respond(p.c.streams.get(3), typicalResponse(), nil)
 	if st := p.c.streams.get(1); !m.oversize || m.end || len(m.trailers) > 0 || len(m.body) > 0 || !st.Ended() {
 		t.Errorf("%+v, ended %t", m, st.Ended())
 	}

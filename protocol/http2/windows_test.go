@@ -3,6 +3,8 @@ package http2
 import (
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // receiver returns a server with the head of a request, whose handler gives back no window, and the client of it.
@@ -82,6 +84,17 @@ func TestWindowOfBefore(t *testing.T) {
 	}
 }
 
+// TestSmallestWindow: also of the smallest window, nothing is given back before the handler has taken it.
+func TestSmallestWindow(t *testing.T) {
+	p, l := receiver(t, 3, true)
+	if l.data(2); updates(t, p, l) != 0 {
+		t.Error("the window is given back at once")
+	}
+	if p.c.Consumed(p.c.streams.get(1), 2); updates(t, p, l) != 1 {
+		t.Error("the window is not given back")
+	}
+}
+
 // TestPaddingAtEnd: padding of the last DATA gives no window back, as the client needs none.
 func TestPaddingAtEnd(t *testing.T) {
 	for _, end := range []bool{false, true} {
@@ -99,7 +112,9 @@ func TestWindowTakenBack(t *testing.T) {
 		p := newClient(t, Options{})
 		req := typical()
 		req.Body = pattern(60_000)
+		over := p.c.Request(typical(), "http", nil)
 		st := p.c.Request(req, "http", nil)
+		p.c.Reset(over, Cancel)
 		p.c.Output(20_000)
 		sent := 60_000 - st.Unsent()
 		if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingInitialWindow, sent+left)); err != nil {
@@ -137,6 +152,27 @@ func TestDirectOutput(t *testing.T) {
 		}
 		if p.c.Send(st, []byte("x")); p.c.w.held != c.held || st.Unsent() != c.held {
 			t.Errorf("%d bytes before the bound: %d bytes are held", c.missing, p.c.w.held)
+		}
+	}
+}
+
+// TestWholeBehindOutput: a message goes out at once until enough bytes wait for Output with its head. Then its body waits.
+func TestWholeBehindOutput(t *testing.T) {
+	for _, missing := range []int{0, 1} {
+		p := newClient(t, Options{})
+		short := &protocol.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Body: []byte("x")}
+		head := 0
+		for range 4 { // until all fields are in the table
+			before := len(p.c.w.out)
+			p.c.Request(short, "http", nil)
+			head = len(p.c.w.out) - before - frameHead - len(short.Body)
+		}
+		p.c.Output(1 << 20)
+		st := p.c.RequestHead(typical(), "http", -1, false)
+		p.c.Send(st, pattern(directOutput-missing-head-len(p.c.w.out)-4*frameHead)) // in four frames
+		o := &owner{t: t}
+		if p.c.Request(short, "http", o); o.released != missing || p.c.w.held != 1-missing {
+			t.Errorf("%d bytes before the bound: %d owners are released, %d bytes are held", missing, o.released, p.c.w.held)
 		}
 	}
 }
