@@ -116,6 +116,19 @@ func TestHeadNoRoom(t *testing.T) {
 	}
 }
 
+// TestRefusedHeadMemory: what the text of a refused head took for the table is given back.
+func TestRefusedHeadMemory(t *testing.T) {
+	buffers := &protocol.Buffers{Most: 1 << 20}
+	p, l := newServer(t, Options{Limits: bombLimits, Buffers: buffers}), newLibrary()
+	p.full = true
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, true, strings.Split(requestLines+"|a: "+strings.Repeat("a", 9000), "|")...) // a short Huffman code
+	if err := l.feed(p); err != nil || !p.got[1].noRoom || buffers.Kept() != protocol.RoomOf(9000) {
+		t.Errorf("%v, %d bytes are given back", err, buffers.Kept())
+	}
+}
+
 // TestHeadNoMoreRoom: a head whose memory was granted for a while is refused like one that has never had any.
 func TestHeadNoMoreRoom(t *testing.T) {
 	protocol.PoisonBuffers = true

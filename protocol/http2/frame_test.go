@@ -218,6 +218,33 @@ func TestCloseWithinFrame(t *testing.T) {
 	}
 }
 
+// TestCloseWithinData: a Conn that is closed within a DATA frame does not keep the stream.
+func TestCloseWithinData(t *testing.T) {
+	p, l := receiver(t, 1<<16, true)
+	l.WriteData(1, false, []byte("first half, second half"))
+	if err := p.c.Feed(l.out.Bytes()[:frameHead+10]); err != nil || p.c.reader.sink == nil {
+		t.Fatal(err)
+	}
+	if p.c.Close(); p.c.reader.sink != nil {
+		t.Error("the stream is kept")
+	}
+}
+
+// TestContinuationFlags: of the frames of a long head, the first has the flags of the message, and only the last ends the head.
+func TestContinuationFlags(t *testing.T) {
+	p := newClient(t, Options{})
+	p.c.Output(1 << 20)
+	p.c.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: fields("a: " + strings.Repeat("x", 3*maxFrame))}, "http", nil)
+	var got []string
+	for out := p.c.Output(1 << 20); len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+		f := parseFrame(out)
+		got = append(got, fmt.Sprint(f.typ, f.flags, f.id))
+	}
+	if want := []string{"1 1 1", "9 0 1", "9 0 1", "9 4 1"}; !slices.Equal(got, want) {
+		t.Errorf("type, flags and stream %q, want %q", got, want)
+	}
+}
+
 // TestRequestsCount: completed requests are useful work, and no other.
 func TestRequestsCount(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
@@ -261,7 +288,9 @@ func TestIdsOfBefore(t *testing.T) {
 			opts := p.c.opts
 			p.c.Close()
 			p.got = map[uint32]*message{}
-			p.c.InitServer(opts, p)
+			if p.c.InitServer(opts, p); len(p.c.streams.free) == 0 {
+				t.Errorf("%s: the memory of streams is not used again", name)
+			}
 			l = newLibrary()
 		}
 		l.out.WriteString(Preface)

@@ -57,6 +57,13 @@ func TestInterimFlood(t *testing.T) {
 			l.headers(1, false, ":status: 102")
 			err = l.feed(p)
 		}
+		passed := n
+		if err != nil {
+			passed-- // the last is refused
+		}
+		if got := len(p.got[1].interim); got != passed {
+			t.Errorf("one each %s: %d are passed on, want %d", pause, got, passed)
+		}
 		return n, err
 	}
 	if n, err := flood(0); err != error(ErrOthers) || n < freeInterim+18 || n > freeInterim+21 {

@@ -63,6 +63,9 @@ func TestRequestHeadBeyond(t *testing.T) {
 	if err := p.c.Feed(appendSetting(appendFrame(nil, settingLen, frameSettings, 0, 0), settingMaxStreams, 1)); err != nil {
 		t.Fatal(err)
 	}
+	if p.settings != 1 {
+		t.Errorf("the handler hears of SETTINGS %d times", p.settings)
+	}
 	if p.c.RequestHead(typical(), "http", -1, false) == nil {
 		t.Error("the first is refused")
 	}
@@ -164,6 +167,18 @@ func TestBadTrailerBlock(t *testing.T) {
 		if m := p.got[1]; !m.head || m.end || len(m.trailers) > 0 {
 			t.Errorf("client %t: %+v", client, m)
 		}
+	}
+}
+
+// TestBadDiscardedTrailers: also trailers that nobody wants end the connection if they can't be decompressed, and not the message.
+func TestBadDiscardedTrailers(t *testing.T) {
+	p, l := newServer(t, Options{Limits: protocol.Limits{Header: 400, Headers: 6}}), newLibrary()
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	l.headers(1, false, strings.Split(requestLines+"|a: "+strings.Repeat("x", 400), "|")...)
+	l.blocks(1, []byte{0, 1, 'a', 1, 'b', 0xff, 0xff})
+	if err := l.feed(p); err != error(ErrCompression) || p.c.streams.get(1).Ended() {
+		t.Errorf("%v, ended %t", err, p.c.streams.get(1).Ended())
 	}
 }
 

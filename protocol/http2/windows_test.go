@@ -153,6 +153,19 @@ func TestDirectOutput(t *testing.T) {
 		if p.c.Send(st, []byte("x")); p.c.w.held != c.held || st.Unsent() != c.held {
 			t.Errorf("%d bytes before the bound: %d bytes are held", c.missing, p.c.w.held)
 		}
+		p.c.Finish(st, nil)
+		sent, end := 0, false
+		for out := p.c.Output(1 << 20)[len(Preface):]; len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+			if f := parseFrame(out); f.typ == frameData {
+				sent, end = sent+f.length, f.has(flagEndStream)
+			}
+		}
+		if left := p.c.Output(1 << 20); len(left) > 0 {
+			sent, end = sent+parseFrame(left).length, parseFrame(left).has(flagEndStream)
+		}
+		if sent != n+1 || !end {
+			t.Errorf("%d bytes before the bound: %d bytes are sent, end %t, want %d", c.missing, sent, end, n+1)
+		}
 	}
 }
 
