@@ -42,6 +42,29 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
+// TestHeadLimits: an empty line before a request takes nothing of the limit of its head.
+func TestHeadLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		head string // with an a in the place of as many as fit
+		want error  // of a byte more
+	}{
+		"first line": {"GET /a HTTP/1.0\r\n\r\n", ErrHeaderTooLarge}, "field": {"GET / HTTP/1.0\r\nX: a\r\n\r\n", ErrHeaderTooLarge},
+		"no line": {"GET /a", ErrTargetTooLong},
+	} {
+		for more, want := range []error{nil, c.want} {
+			if c.want == ErrTargetTooLong && more == 0 {
+				more, want = -1, ErrIncomplete
+			}
+			head := strings.Replace(c.head, "a", strings.Repeat("a", testLimits.Header-len(c.head)+1+more), 1)
+			for _, before := range []string{"", "\r\n"} {
+				if o := (feeder{lim: testLimits}).feedAll(t, []byte(before+head), 1); o.err != want || want == nil && o.used != len(before+head) {
+					t.Errorf("%s, %d bytes more, behind %q: %v, want %v", name, more, before, o.err, want)
+				}
+			}
+		}
+	}
+}
+
 // TestHeadIsReadOnce: a head that arrives in many parts costs no more than one that is whole, since what was read of a line is not
 // read again. Else the line breaks that come into that part would end the line.
 func TestHeadIsReadOnce(t *testing.T) {
