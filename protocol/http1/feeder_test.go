@@ -103,7 +103,7 @@ func (f feeder) head(b []byte, h *Head, o *outcome) (n int, err error) {
 		n, err = DecodeResponse(b, f.toHead, &resp, h, f.lim)
 		o.head = strconv.Itoa(resp.Status) + " " + string(resp.Reason) + "|" + decodedText(resp.Headers)
 		o.flags = flagText(h)
-		if resp.DeclaredLength >= 0 {
+		if resp.DeclaredLength != -1 {
 			o.flags += " declared=" + strconv.FormatInt(resp.DeclaredLength, 10)
 		}
 	} else {

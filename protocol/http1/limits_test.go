@@ -80,6 +80,20 @@ func TestHeadIsReadOnce(t *testing.T) {
 			in = append(in, "more"...)
 		}
 	}
+	for lines, end := range map[string]string{
+		"": "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\n": "Host: h\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\n": "\r\n",
+	} {
+		var req protocol.Request
+		var h Head
+		in := []byte(lines + "part of a line that has room for the end")
+		for i := range 3 {
+			if _, err := DecodeRequest(in, &req, &h, testLimits); err != ErrIncomplete {
+				t.Errorf("%q, part %d, read again: %v", lines, i, err)
+			}
+			copy(in[len(lines):], end)
+			in = append(in, "more"...)
+		}
+	}
 }
 
 // decodeChunks decodes a chunked body, whole and byte by byte, and returns the error.

@@ -204,7 +204,7 @@ func TestRoomOfHead(t *testing.T) {
 		hs := m.req.Headers
 		if client {
 			hs = m.res.Headers
-			if m.res.Status != 200 || m.res.Trailers != nil && len(m.res.Trailers) > 0 || m.res.Body != nil || m.res.Reason != nil || m.res.Batch {
+			if m.res.Status != 200 || len(m.res.Trailers) > 0 || m.res.Body != nil || m.res.Reason != nil || m.res.Batch {
 				t.Errorf("response %+v", m.res)
 			}
 		} else if string(m.req.Method) != "GET" || len(m.req.Trailers) > 0 || m.req.Body != nil || m.req.Service != nil || m.req.Batch {
