@@ -613,6 +613,9 @@ func TestInitAgain(t *testing.T) {
 	if err := l.feed(p); err != nil || !p.c.InHead() {
 		t.Fatal(err, p.c.InHead())
 	}
+	if n := p.c.Buffered(); n != 1 {
+		t.Errorf("%d bytes of a block of one", n)
+	}
 	opts := p.c.opts
 	p.c.Close()
 	p.c.InitServer(opts, p)

@@ -146,6 +146,19 @@ func TestDiscardedTrailers(t *testing.T) {
 	}
 }
 
+// TestOversizeAtEnd: a request of a head alone, which is too long, has ended, and so has its stream with the response.
+func TestOversizeAtEnd(t *testing.T) {
+	p, m := request(t, requestLines+"|a: "+strings.Repeat("x", 400), true)
+	st := p.c.streams.get(1)
+	if !m.oversize || !st.Ended() {
+		t.Fatalf("%+v", m)
+	}
+	p.c.Respond(st, &protocol.Response{Status: 431, DeclaredLength: -1}, nil)
+	if p.c.Output(1 << 20); p.c.StreamCount() != 0 {
+		t.Errorf("%d streams", p.c.StreamCount())
+	}
+}
+
 // TestBadTrailerBlock: trailers that can't be decompressed end the connection, as heads do, and the handler gets none.
 func TestBadTrailerBlock(t *testing.T) {
 	for _, client := range []bool{false, true} {

@@ -294,6 +294,8 @@ func TestResponseRules(t *testing.T) {
 		{"GET", ":status: 600", ErrPseudo},
 		{"GET", ":status: 2000", ErrPseudo},
 		{"GET", ":status: 101", ErrInterim},
+		{"GET", ":status: 103", ErrInterim},
+		{"GET", ":status: 101~" + responseLines, ErrInterim},
 		{"GET", responseLines + "|:status: 200", ErrPseudo},
 		{"GET", responseLines + "|:path: /", ErrPseudo},
 		{"GET", responseLines + "|connection: close", ErrField},

@@ -190,6 +190,49 @@ func TestWholeBehindOutput(t *testing.T) {
 	}
 }
 
+// TestFirstWindow: the connection's window is opened at once, to what the options say.
+func TestFirstWindow(t *testing.T) {
+	for window, want := range map[int]int{0: leastConnWin, 1 << 20: connWindows << 20} {
+		for _, client := range []bool{false, true} {
+			out := newPeer(t, client, Options{Window: window}).c.Output(1 << 20)
+			if update := appendWindowUpdate(nil, 0, want-defaultWindow); !strings.HasSuffix(string(out), string(update)) {
+				t.Errorf("client %t, window %d: % x, want % x at its end", client, window, out, update)
+			}
+		}
+	}
+}
+
+// TestSentCounts: the DATA that is sent counts once, with its bytes.
+func TestSentCounts(t *testing.T) {
+	p := newClient(t, Options{})
+	p.c.Request(typical(), "http", nil)
+	for range 3 {
+		p.c.Ping(1)
+		if p.c.Output(1 << 20); p.c.floods.data != 1 || p.c.floods.sent != len(typical().Body) {
+			t.Errorf("%d frames count, with %d bytes", p.c.floods.data, p.c.floods.sent)
+		}
+	}
+}
+
+// TestPieceInTurn: a piece that waits for its turn is sent once, with no empty frames, and leaves the turn to others.
+func TestPieceInTurn(t *testing.T) {
+	p := newClient(t, Options{})
+	long := typical()
+	long.Body = pattern(40_000)
+	p.c.Request(long, "http", nil)
+	st := p.c.RequestHead(typical(), "http", -1, false)
+	p.c.Send(st, []byte("piece"))
+	frames, sent := 0, 0
+	for out := p.c.Output(1 << 20)[len(Preface):]; len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+		if f := parseFrame(out); f.typ == frameData {
+			frames, sent = frames+1, sent+f.length
+		}
+	}
+	if frames != 4 || sent != 40_005 || st.Unsent() != 0 {
+		t.Errorf("%d frames with %d bytes", frames, sent)
+	}
+}
+
 // TestBatchTurns: of DATA of a message and a batch message that both wait, each eighth frame is of the batch message.
 func TestBatchTurns(t *testing.T) {
 	p := newPair(t, Options{Window: 1 << 20}, Options{Window: 1 << 20})
