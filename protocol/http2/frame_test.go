@@ -443,6 +443,20 @@ func TestNoAuthority(t *testing.T) {
 	}
 }
 
+// TestConnectHead: a CONNECT has neither a scheme nor a path (RFC 9113 section 8.5).
+func TestConnectHead(t *testing.T) {
+	p, l := newClient(t, Options{}), newLibrary()
+	l.feed(p)
+	l.in.Reset()
+	p.c.RequestHead(&protocol.Request{Method: []byte("CONNECT"), Path: []byte("/"), Authority: []byte("h:1")}, "http", -1, false)
+	if err := l.feed(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.frames(t); !slices.Equal(got, []string{"HEADERS :method=CONNECT :authority=h:1"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestEarlyResponse: a response that is complete before its request leaves the rest of the request to the handler.
 func TestEarlyResponse(t *testing.T) {
 	p, l := receiver(t, 1<<16, true)
