@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
 	"weak"
 
 	"github.com/valyala/bytebufferpool"
@@ -98,7 +99,7 @@ func TestBufferLeaves(t *testing.T) {
 	}
 }
 
-// TestSmallBufferOwner: a short buffer that is kept is given to nobody else, and one that stays short needs no long buffer.
+// TestSmallBufferOwner: a short buffer that is kept is given to nobody else.
 func TestSmallBufferOwner(t *testing.T) {
 	p, other := newBuffers(1<<30), newBuffers(1<<30)
 	var kept []*bytebufferpool.ByteBuffer
@@ -115,20 +116,30 @@ func TestSmallBufferOwner(t *testing.T) {
 			t.Errorf("another buffer, or with %d bytes in it", len(b.B))
 		}
 	}
-	passed := false // the shared pool promises nothing, but it does not lose all
-	for range 1000 {
-		b := &bytebufferpool.ByteBuffer{B: make([]byte, 100)}
-		newBuffers(0).Put(b)
-		passed = passed || other.Get(0) == b
-	}
-	if !passed {
-		t.Error("buffers that are not kept are of no use to others")
-	}
+}
+
+// TestShortStaysSmall: what fits a short buffer takes no long one.
+func TestShortStaysSmall(t *testing.T) {
 	for n, want := range map[int]bool{smallBuffer: true, smallBuffer + 1: false} {
 		b := new(bytebufferpool.ByteBuffer)
-		if p.Append(b, make([]byte, n), 0); cap(b.B) < leastBuffer != want || len(b.B) != n {
+		if newBuffers(1<<30).Append(b, make([]byte, n), 0); cap(b.B) < leastBuffer != want || len(b.B) != n {
 			t.Errorf("%d bytes are in memory of %d", n, cap(b.B))
 		}
+	}
+}
+
+// TestRoomAgain: a short buffer that has just the room that is asked for keeps its memory.
+func TestRoomAgain(t *testing.T) {
+	p := newBuffers(1 << 30)
+	b := &bytebufferpool.ByteBuffer{B: make([]byte, 0, 600)}
+	at := unsafe.SliceData(b.B)
+	p.Put(b)
+	if b = p.GetRoom(600); unsafe.SliceData(b.B) != at {
+		t.Error("600 bytes of room are allocated again")
+	}
+	p.Put(b)
+	if b = p.GetRoom(601); cap(b.B) < 601 {
+		t.Errorf("%d bytes of room", cap(b.B))
 	}
 }
 
@@ -192,9 +203,6 @@ func TestBuffersTrim(t *testing.T) {
 		use(c.used)
 		if more := p.Trim(); p.Kept() != c.left*size || more != (c.left > 0) {
 			t.Errorf("%d: with %d used, %d bytes kept, %t, want %d buffers of %d", i, c.used, p.Kept(), more, c.left, size)
-		}
-		if list := p.free[classOf(size)]; c.left == 0 && list != nil {
-			t.Errorf("%d: the list of buffers has memory for %d", i, cap(list))
 		}
 	}
 	if calls < 2 {
@@ -297,6 +305,20 @@ func TestBuffersAhead(t *testing.T) {
 	if p.Append(b, make([]byte, 10<<10), 4*mostBuffer); cap(b.B) != mostBuffer || p.Ahead != 7*mostBuffer {
 		t.Errorf("of a message longer than all classes: a buffer of %d, %d left", cap(b.B), p.Ahead)
 	}
+	p = newBuffers(1 << 30)
+	p.Ahead = 1 << 20
+	for _, total := range []int{9 << 10, 18 << 10, 20 << 10, 36 << 10} { // what these get without Ahead is enough
+		if p.Reserve(&bytebufferpool.ByteBuffer{}, 9<<10+1, total); p.Ahead != 1<<20 {
+			t.Errorf("a message of %d bytes takes of Ahead: %d are left", total, p.Ahead)
+		}
+	}
+	for ahead, want := range map[int]int{8*leastBuffer - 1: 2 * leastBuffer, 8 * leastBuffer: 8 * leastBuffer} {
+		b := new(bytebufferpool.ByteBuffer)
+		p.Ahead = ahead
+		if p.Reserve(b, 10<<10, 100<<10); cap(b.B) != want {
+			t.Errorf("with %d bytes of Ahead: %d bytes of memory, want %d", ahead, cap(b.B), want)
+		}
+	}
 }
 
 // TestKeptAgain: the owner hears of each time that long buffers are kept after none was.
@@ -317,31 +339,24 @@ func TestKeptAgain(t *testing.T) {
 	}
 }
 
-// TestReserveAhead: how much memory a message of unknown or known length gets behind its first bytes, without Ahead.
-func TestReserveAhead(t *testing.T) {
-	for _, c := range []struct{ held, n, total, want int }{
-		{0, 10 << 10, 0, leastBuffer}, {0, 10 << 10, 18 << 10, leastBuffer}, {0, 10 << 10, 1 << 20, 2 * leastBuffer},
-		{0, 17 << 10, 1 << 20, 2 * leastBuffer}, {0, leastBuffer, 1 << 20, 4 * leastBuffer}, {10 << 10, 8 << 10, 1 << 20, 4 * leastBuffer},
-		{0, 2 * leastBuffer, 1 << 20, 4 * leastBuffer}, {0, 4 * leastBuffer, 1 << 20, 8 * leastBuffer}, {0, 4*leastBuffer - 1, 1 << 20, 4 * leastBuffer},
-		{0, 4 * leastBuffer, 100 << 10, 8 * leastBuffer}, {0, 4 * leastBuffer, 4 * leastBuffer, 4 * leastBuffer},
+// TestReserve: how much memory a message gets behind its first bytes, without Ahead.
+func TestReserve(t *testing.T) {
+	for name, c := range map[string]struct{ held, n, total, want int }{
+		"unknown length":                           {0, 10 << 10, 0, leastBuffer},
+		"a length of the first class":              {0, 10 << 10, 18 << 10, leastBuffer},
+		"a long one, twice what has come":          {0, 10 << 10, 1 << 20, 2 * leastBuffer},
+		"less than a class":                        {0, 17 << 10, 1 << 20, 2 * leastBuffer},
+		"a whole class, four times what has come":  {0, leastBuffer, 1 << 20, 4 * leastBuffer},
+		"in two pieces":                            {10 << 10, 8 << 10, 1 << 20, 4 * leastBuffer},
+		"at most eagerBuffer":                      {0, 2 * leastBuffer, 1 << 20, 4 * leastBuffer},
+		"from eagerBuffer on, twice what has come": {0, 4 * leastBuffer, 1 << 20, 8 * leastBuffer},
+		"just less than eagerBuffer":               {0, 4*leastBuffer - 1, 1 << 20, 4 * leastBuffer},
+		"no more than the length needs":            {0, 4 * leastBuffer, 100 << 10, 8 * leastBuffer},
+		"complete":                                 {0, 4 * leastBuffer, 4 * leastBuffer, 4 * leastBuffer},
 	} {
 		b := &bytebufferpool.ByteBuffer{B: make([]byte, c.held)}
 		if newBuffers(1<<30).Reserve(b, c.n, c.total); cap(b.B) != c.want || len(b.B) != c.held {
-			t.Errorf("%+v: %d bytes of memory", c, cap(b.B))
-		}
-	}
-	p := newBuffers(1 << 30)
-	p.Ahead = 1 << 20
-	for _, total := range []int{9 << 10, 18 << 10, 20 << 10, 36 << 10} { // what these get without Ahead is enough
-		if p.Reserve(&bytebufferpool.ByteBuffer{}, 9<<10+1, total); p.Ahead != 1<<20 {
-			t.Errorf("a message of %d bytes takes of Ahead: %d are left", total, p.Ahead)
-		}
-	}
-	for ahead, want := range map[int]int{8*leastBuffer - 1: 2 * leastBuffer, 8 * leastBuffer: 8 * leastBuffer} {
-		b := new(bytebufferpool.ByteBuffer)
-		p.Ahead = ahead
-		if p.Reserve(b, 10<<10, 100<<10); cap(b.B) != want {
-			t.Errorf("with %d bytes of Ahead: %d bytes of memory, want %d", ahead, cap(b.B), want)
+			t.Errorf("%s: %d bytes of memory, want %d", name, cap(b.B), c.want)
 		}
 	}
 }

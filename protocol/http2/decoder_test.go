@@ -129,6 +129,25 @@ func TestRefusedHeadMemory(t *testing.T) {
 	}
 }
 
+// TestUnwantedText: the rest of a refused head does not copy the text of the table that it refers to.
+func TestUnwantedText(t *testing.T) {
+	buffers := &protocol.Buffers{Most: 1 << 20}
+	p, l := newServer(t, Options{Limits: bombLimits, Buffers: buffers}), newLibrary()
+	p.full = true
+	l.out.WriteString(Preface)
+	l.WriteSettings()
+	long := "|a: " + strings.Repeat("{", 3000)
+	literal := "|b: " + strings.Repeat("a", 9000) // gets memory that has room for more
+	l.headers(1, true, strings.Split(requestLines+long+literal+strings.Repeat(long, 3), "|")...)
+	if err := l.feed(p); err != nil || !p.got[1].noRoom {
+		t.Fatal(err, p.got[1])
+	}
+	b := buffers.Get(9000)
+	if memory := string(b.B[:cap(b.B)]); !strings.Contains(memory, "aaaa") || strings.Contains(memory, "{{{{") {
+		t.Errorf("%d bytes of the literal are there, %d bytes of the table", strings.Count(memory, "a"), strings.Count(memory, "{"))
+	}
+}
+
 // TestHeadNoMoreRoom: a head whose memory was granted for a while is refused like one that has never had any.
 func TestHeadNoMoreRoom(t *testing.T) {
 	protocol.PoisonBuffers = true

@@ -326,6 +326,7 @@ func TestSimilarFields(t *testing.T) {
 		"the last letter of a longer value":     func(c string) (string, string) { return "x-name", "a-value of the field" + c },
 		"the length of the name":                func(c string) (string, string) { return "x-" + strings.Repeat("n", int(c[0]-'a')), "the same" },
 		"the length of the value":               func(c string) (string, string) { return "x-name", strings.Repeat("v", int(c[0]-'a')+1) },
+		"the third letter of a value of eight":  func(c string) (string, string) { return "x-name", "a-" + c + "-last" },
 		"a letter of a value of eight, at last": func(c string) (string, string) { return "x-name", "a-value" + c },
 	} {
 		var e Encoder
