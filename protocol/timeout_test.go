@@ -125,20 +125,32 @@ func exactTimeout(f TimeoutField, value string) time.Duration {
 	return time.Duration(n.Int64()) * unit
 }
 
-// TestAppendTimeout: a header says the last whole unit before the time, and at least one.
-func TestAppendTimeout(t *testing.T) {
-	const most = maxGRPC * time.Microsecond
+// TestTimeoutUnits: a header says the last whole unit before the time, and at least one.
+func TestTimeoutUnits(t *testing.T) {
+	const mostMicroseconds = (100_000_000 - 1) * time.Microsecond // grpc-timeout has eight digits
+	const mostMilliseconds = (100_000_000 - 1) * time.Millisecond
 	for _, c := range []struct {
-		d         time.Duration
+		left      time.Duration
 		own, grpc string
 	}{
-		{-1, "1", "1u"}, {0, "1", "1u"}, {1, "1", "1u"}, {time.Microsecond, "1", "1u"}, {2 * time.Microsecond, "1", "1u"}, {2*time.Microsecond + 1, "1", "2u"},
-		{2 * time.Millisecond, "1", "1999u"}, {2*time.Millisecond + 1, "2", "2000u"}, {most, "99999", "99999998u"}, {most + 1, "99999", "99999m"},
-		{100 * time.Second, "99999", "99999m"}, {100*time.Second + 1, "100000", "100000m"},
-		{maxGRPC*time.Millisecond + 1, "99999999", "99999999m"}, {maxGRPC*time.Millisecond + 2*time.Millisecond, "100000000", "99999999m"},
+		{-1, "1", "1u"},
+		{0, "1", "1u"},
+		{1, "1", "1u"},
+		{time.Microsecond, "1", "1u"},
+		{2 * time.Microsecond, "1", "1u"},
+		{2*time.Microsecond + 1, "1", "2u"},
+		{2 * time.Millisecond, "1", "1999u"},
+		{2*time.Millisecond + 1, "2", "2000u"},
+		{mostMicroseconds, "99999", "99999998u"},
+		{mostMicroseconds + 1, "99999", "99999m"},
+		{100 * time.Second, "99999", "99999m"},
+		{100*time.Second + 1, "100000", "100000m"},
+		{mostMilliseconds + 1, "99999999", "99999999m"},
+		{mostMilliseconds + 2*time.Millisecond, "100000000", "99999999m"},
 	} {
-		if own, grpc := string(appendTimeout(nil, OwnTimeout, c.d)), string(appendTimeout(nil, GRPCTimeout, c.d)); own != c.own || grpc != c.grpc {
-			t.Errorf("%d ns: %s and %s, want %s and %s", c.d, own, grpc, c.own, c.grpc)
+		hs, _ := SetTimeLeft(lines("grpc-timeout: 99999999H"), c.left, nil)
+		if got, want := joined(hs), "grpc-timeout: "+c.grpc+"|x-remora-timeout-ms: "+c.own; got != want {
+			t.Errorf("%d ns: %s, want %s", c.left, got, want)
 		}
 	}
 }

@@ -45,52 +45,49 @@ func TestConnectionOptions(t *testing.T) {
 // TestHeadLimits: an empty line before a request takes nothing of the limit of its head.
 func TestHeadLimits(t *testing.T) {
 	for name, c := range map[string]struct {
-		head string // with an a in the place of as many as fit
-		want error  // of a byte more
+		before, behind string // with as many a between as the limit allows
+		more           int    // bytes beyond that
+		want           error
 	}{
-		"first line": {"GET /a HTTP/1.0\r\n\r\n", ErrHeaderTooLarge}, "field": {"GET / HTTP/1.0\r\nX: a\r\n\r\n", ErrHeaderTooLarge},
-		"no line": {"GET /a", ErrTargetTooLong},
+		"first line":              {"GET /", " HTTP/1.0\r\n\r\n", 0, nil},
+		"longer first line":       {"GET /", " HTTP/1.0\r\n\r\n", 1, ErrHeaderTooLarge},
+		"field":                   {"GET / HTTP/1.0\r\nX: ", "\r\n\r\n", 0, nil},
+		"longer field":            {"GET / HTTP/1.0\r\nX: ", "\r\n\r\n", 1, ErrHeaderTooLarge},
+		"part of a line":          {"GET /", "", -1, ErrIncomplete},
+		"part of too long a line": {"GET /", "", 1, ErrTargetTooLong},
 	} {
-		for more, want := range []error{nil, c.want} {
-			if c.want == ErrTargetTooLong && more == 0 {
-				more, want = -1, ErrIncomplete
-			}
-			head := strings.Replace(c.head, "a", strings.Repeat("a", testLimits.Header-len(c.head)+1+more), 1)
-			for _, before := range []string{"", "\r\n"} {
-				if o := (feeder{lim: testLimits}).feedAll(t, []byte(before+head), 1); o.err != want || want == nil && o.used != len(before+head) {
-					t.Errorf("%s, %d bytes more, behind %q: %v, want %v", name, more, before, o.err, want)
-				}
+		head := c.before + strings.Repeat("a", testLimits.Header-len(c.before+c.behind)+c.more) + c.behind
+		for _, blank := range []string{"", "\r\n"} {
+			if o := (feeder{lim: testLimits}).feedAll(t, []byte(blank+head), 1); o.err != c.want || c.want == nil && o.used != len(blank+head) {
+				t.Errorf("%s behind %q: %v, want %v", name, blank, o.err, c.want)
 			}
 		}
 	}
 }
 
 // TestHeadIsReadOnce: a head that arrives in many parts costs no more than one that is whole, since what was read of a line is not
-// read again. Else the line breaks that come into that part would end the line.
+// read again. Else what is written over that part, an end of the line or of the head, would be found.
 func TestHeadIsReadOnce(t *testing.T) {
-	for _, lines := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: h\r\n"} {
-		var req protocol.Request
-		var h Head
-		in := []byte(lines + "part of a line")
-		for i := range 2 {
-			if _, err := DecodeRequest(in, &req, &h, testLimits); err != ErrIncomplete {
-				t.Errorf("%q, part %d: %v", lines, i, err)
-			}
-			copy(in[len(lines)+1:], "\n\n\n")
-			in = append(in, "more"...)
-		}
-	}
-	for lines, end := range map[string]string{
-		"": "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\n": "Host: h\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\n": "\r\n",
+	for name, c := range map[string]struct {
+		lines string
+		at    int // in the part of a line behind them
+		over  string
+	}{
+		"first line, its end":  {"", 1, "\n\n\n"},
+		"a field, its end":     {"GET / HTTP/1.1\r\n", 1, "\n\n\n"},
+		"another, its end":     {"GET / HTTP/1.1\r\nHost: h\r\n", 1, "\n\n\n"},
+		"first line, the head": {"", 0, "GET / HTTP/1.0\r\n\r\n"},
+		"a field, the head":    {"GET / HTTP/1.1\r\n", 0, "Host: h\r\n\r\n"},
+		"another, the head":    {"GET / HTTP/1.1\r\nHost: h\r\n", 0, "\r\n"},
 	} {
 		var req protocol.Request
 		var h Head
-		in := []byte(lines + "part of a line that has room for the end")
+		in := []byte(c.lines + "part of a line that has room for the end")
 		for i := range 3 {
 			if _, err := DecodeRequest(in, &req, &h, testLimits); err != ErrIncomplete {
-				t.Errorf("%q, part %d, read again: %v", lines, i, err)
+				t.Errorf("%s, part %d: %v", name, i, err)
 			}
-			copy(in[len(lines):], end)
+			copy(in[len(c.lines)+c.at:], c.over)
 			in = append(in, "more"...)
 		}
 	}
