@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -131,19 +133,59 @@ func TestPiecesInTurn(t *testing.T) {
 	}
 }
 
-// TestDataCounts: DATA with content is useful work, and no other.
+// TestDataCounts: DATA with content is useful work, once, in whichever direction, and no other is. What is sent pays with its bytes, too.
 func TestDataCounts(t *testing.T) {
-	p, l := receiver(t, 1<<16, true)
-	l.WriteData(1, false, []byte("x"))
-	l.WriteData(1, false, nil)
-	l.WriteDataPadded(1, false, nil, make([]byte, 10))
-	l.WriteDataPadded(1, false, []byte("y"), make([]byte, 10))
-	updates(t, p, l)
-	if n := p.c.floods.data; n != 2 {
-		t.Errorf("%d frames count, want 2", n)
+	received := func(data, padding string) func(p *peer, l *library) {
+		return func(_ *peer, l *library) { l.WriteDataPadded(1, false, []byte(data), []byte(padding)) }
 	}
-	if n := p.c.floods.sent; n != 0 {
-		t.Errorf("%d bytes count as sent", n)
+	sent := func(n int) func(p *peer, l *library) {
+		return func(p *peer, _ *library) {
+			p.c.ResponseHead(p.c.streams.get(1), &protocol.Response{Status: 200, DeclaredLength: -1})
+			p.c.Send(p.c.streams.get(1), pattern(n))
+			for range 3 {
+				p.c.Output(1 << 20)
+				p.c.Ping(1)
+			}
+		}
+	}
+	const most = 10 // useless frames without useful work
+	for name, c := range map[string]struct {
+		do   func(p *peer, l *library)
+		want int // useless frames that the peer may then send
+	}{
+		"nothing":               {func(*peer, *library) {}, most},
+		"DATA":                  {received("x", ""), most + 2},
+		"DATA with padding":     {received("x", "\x00\x00"), most + 2},
+		"empty DATA":            {received("", ""), most},
+		"padding alone":         {received("", "\x00\x00"), most},
+		"DATA sent":             {sent(1), most + 2},
+		"DATA sent, 512 bytes":  {sent(512), most + 2 + 1},
+		"DATA sent, 1023 bytes": {sent(1023), most + 2 + 1},
+		"DATA sent, 1024 bytes": {sent(1024), most + 2 + 2},
+	} {
+		p, l := newServer(t, Options{Floods: Floods{Others: most}}), newLibrary()
+		p.hold = true
+		l.out.WriteString(Preface)
+		l.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: 4096})
+		l.headers(1, false, strings.Split(requestLines, "|")...)
+		useless := func(n int) {
+			for range n {
+				l.WriteRawFrame(77, 0, 0, nil)
+			}
+		}
+		useless(most)
+		if err := l.feed(p); err != nil {
+			t.Fatal(name, err)
+		}
+		c.do(p, l)
+		useless(c.want - most)
+		if err := l.feed(p); err != nil {
+			t.Errorf("%s: %v after %d frames", name, err, c.want)
+		}
+		useless(1)
+		if err := l.feed(p); err != error(ErrOthers) {
+			t.Errorf("%s: %v after %d frames, want %v", name, err, c.want+1, ErrOthers)
+		}
 	}
 }
 
@@ -199,13 +241,9 @@ func TestCloseWithinFrame(t *testing.T) {
 	}
 	st := p.c.streams.get(1)
 	st.Owner = p
-	p.c.Respond(st, typicalResponse(), nil) // the handler is to hear of it
 	p.c.Ping(1)
 	p.c.Close()
-	if events := p.c.w.events[:cap(p.c.w.events)]; slices.ContainsFunc(events, func(st *Stream) bool { return st != nil }) {
-		t.Error("a stream is kept for its event")
-	}
-	if p.c.Close(); p.c.Buffered() != 0 || p.c.reader.sink != nil || p.c.Output(1000) != nil {
+	if p.c.Close(); p.c.Buffered() != 0 || p.c.Output(1000) != nil {
 		t.Errorf("%d bytes are held", p.c.Buffered())
 	}
 	p.c.Ping(1)
@@ -218,15 +256,38 @@ func TestCloseWithinFrame(t *testing.T) {
 	}
 }
 
-// TestCloseWithinData: a Conn that is closed within a DATA frame does not keep the stream.
-func TestCloseWithinData(t *testing.T) {
-	p, l := receiver(t, 1<<16, true)
-	l.WriteData(1, false, []byte("first half, second half"))
-	if err := p.c.Feed(l.out.Bytes()[:frameHead+10]); err != nil || p.c.reader.sink == nil {
-		t.Fatal(err)
-	}
-	if p.c.Close(); p.c.reader.sink != nil {
-		t.Error("the stream is kept")
+// TestCloseReleasesStreams: a closed Conn keeps no stream, whatever it was about to do with that.
+func TestCloseReleasesStreams(t *testing.T) {
+	for name, begin := range map[string]func(p *peer, l *library) error{
+		"nothing": func(*peer, *library) error { return nil },
+		"the rest of DATA": func(p *peer, l *library) error {
+			l.WriteData(1, false, []byte("first half, second half"))
+			return p.c.Feed(l.out.Bytes()[:frameHead+10])
+		},
+		"a call when the response is sent": func(p *peer, _ *library) error {
+			p.c.Respond(p.c.streams.get(1), typicalResponse(), nil)
+			return nil
+		},
+		"its turn to send": func(p *peer, _ *library) error {
+			p.c.Respond(p.c.streams.get(1), &protocol.Response{Status: 200, DeclaredLength: -1, Body: pattern(1 << 20)}, nil)
+			return nil
+		},
+	} {
+		p, l := receiver(t, 1<<16, true)
+		st := weak.Make(p.c.streams.get(1))
+		if err := begin(p, l); err != nil || st.Value() == nil {
+			t.Fatal(name, err)
+		}
+		p.c.Close()
+		for range 10 {
+			if runtime.GC(); st.Value() == nil {
+				break
+			}
+		}
+		if st.Value() != nil {
+			t.Errorf("%s: the stream is still held", name)
+		}
+		runtime.KeepAlive(p)
 	}
 }
 
@@ -288,9 +349,7 @@ func TestIdsOfBefore(t *testing.T) {
 			opts := p.c.opts
 			p.c.Close()
 			p.got = map[uint32]*message{}
-			if p.c.InitServer(opts, p); len(p.c.streams.free) == 0 {
-				t.Errorf("%s: the memory of streams is not used again", name)
-			}
+			p.c.InitServer(opts, p)
 			l = newLibrary()
 		}
 		l.out.WriteString(Preface)

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,75 +142,81 @@ func TestWindowTakenBack(t *testing.T) {
 	}
 }
 
+// fillOutput sends DATA on a new stream of p until total bytes wait for Output, with others that do.
+func fillOutput(p *peer, others, total int) *Stream {
+	st := p.c.RequestHead(typical(), "http", -1, false)
+	left := total - others
+	frames := (left + maxFrame + frameHead - 1) / (maxFrame + frameHead)
+	p.c.Send(st, pattern(left-frames*frameHead))
+	return st
+}
+
+// dataOf returns how many bytes of DATA out has, and whether the last frame of it ends its stream.
+func dataOf(out []byte) (n int, end bool) {
+	for ; len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
+		if f := parseFrame(out); f.typ == frameData {
+			n, end = n+f.length, f.has(flagEndStream)
+		}
+	}
+	return n, end
+}
+
 // TestDirectOutput: pieces go out at once until enough bytes wait for Output. Then they wait with their stream.
 func TestDirectOutput(t *testing.T) {
-	for _, c := range []struct{ missing, held int }{{1, 0}, {0, 1}} {
+	twin := newClient(t, Options{})
+	twin.c.RequestHead(typical(), "http", -1, false)
+	head := len(twin.c.Output(1 << 20))
+	for _, c := range []struct{ missing, unsent int }{{1, 0}, {0, 1}} {
 		p := newClient(t, Options{})
-		st := p.c.RequestHead(typical(), "http", -1, false)
-		n := directOutput - c.missing - len(p.c.w.out) - 4*frameHead // in four frames
-		if p.c.Send(st, pattern(n)); len(p.c.w.out) != directOutput-c.missing || p.c.w.held != 0 {
-			t.Fatalf("%d bytes wait for Output, %d with the stream", len(p.c.w.out), p.c.w.held)
+		st := fillOutput(p, head, directOutput-c.missing)
+		if st.Unsent() != 0 {
+			t.Fatalf("%d bytes before the bound: %d bytes are unsent", c.missing, st.Unsent())
 		}
-		if p.c.Send(st, []byte("x")); p.c.w.held != c.held || st.Unsent() != c.held {
-			t.Errorf("%d bytes before the bound: %d bytes are held", c.missing, p.c.w.held)
+		if p.c.Send(st, []byte("x")); st.Unsent() != c.unsent {
+			t.Errorf("%d bytes before the bound: %d bytes are unsent, want %d", c.missing, st.Unsent(), c.unsent)
 		}
 		p.c.Finish(st, nil)
-		sent, end := 0, false
-		for out := p.c.Output(1 << 20)[len(Preface):]; len(out) > 0; out = out[frameHead+parseFrame(out).length:] {
-			if f := parseFrame(out); f.typ == frameData {
-				sent, end = sent+f.length, f.has(flagEndStream)
-			}
-		}
-		if left := p.c.Output(1 << 20); len(left) > 0 {
-			sent, end = sent+parseFrame(left).length, parseFrame(left).has(flagEndStream)
-		}
-		if sent != n+1 || !end {
-			t.Errorf("%d bytes before the bound: %d bytes are sent, end %t, want %d", c.missing, sent, end, n+1)
+		all := slices.Clone(p.c.Output(1 << 20)[len(Preface):])
+		all = append(all, p.c.Output(1<<20)...)
+		frames := (directOutput + maxFrame + frameHead - 1) / (maxFrame + frameHead)
+		if n, end := dataOf(all); n != directOutput-c.missing-head-frames*frameHead+1 || !end {
+			t.Errorf("%d bytes before the bound: %d bytes are sent, end %t", c.missing, n, end)
 		}
 	}
 }
 
 // TestWholeBehindOutput: a message goes out at once until enough bytes wait for Output with its head. Then its body waits.
 func TestWholeBehindOutput(t *testing.T) {
-	for _, missing := range []int{0, 1} {
+	short := &protocol.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Body: []byte("x")}
+	begin := func() *peer {
 		p := newClient(t, Options{})
-		short := &protocol.Request{Method: []byte("PUT"), Path: []byte("/"), Authority: []byte("h"), Body: []byte("x")}
-		head := 0
 		for range 4 { // until all fields are in the table
-			before := len(p.c.w.out)
 			p.c.Request(short, "http", nil)
-			head = len(p.c.w.out) - before - frameHead - len(short.Body)
 		}
 		p.c.Output(1 << 20)
-		st := p.c.RequestHead(typical(), "http", -1, false)
-		p.c.Send(st, pattern(directOutput-missing-head-len(p.c.w.out)-4*frameHead)) // in four frames
-		o := &owner{t: t}
-		if p.c.Request(short, "http", o); o.released != missing || p.c.w.held != 1-missing {
-			t.Errorf("%d bytes before the bound: %d owners are released, %d bytes are held", missing, o.released, p.c.w.held)
+		return p
+	}
+	twin := begin()
+	twin.c.RequestHead(typical(), "http", -1, false)
+	twin.c.Request(short, "http", nil)
+	heads := len(twin.c.Output(1<<20)) - frameHead - len(short.Body)
+	for _, missing := range []int{0, 1} {
+		p, o := begin(), &owner{t: t}
+		fillOutput(p, heads, directOutput-missing)
+		if st := p.c.Request(short, "http", o); o.released != missing || st.Unsent() != 1-missing {
+			t.Errorf("%d bytes before the bound: %d owners are released, %d bytes are unsent", missing, o.released, st.Unsent())
 		}
 	}
 }
 
-// TestFirstWindow: the connection's window is opened at once, to what the options say.
+// TestFirstWindow: the connection's window is opened at once, to that of four streams, and at least to 1 MiB.
 func TestFirstWindow(t *testing.T) {
-	for window, want := range map[int]int{0: leastConnWin, 1 << 20: connWindows << 20} {
+	for window, want := range map[int]int{0: 1 << 20, 1 << 20: 4 << 20} {
 		for _, client := range []bool{false, true} {
 			out := newPeer(t, client, Options{Window: window}).c.Output(1 << 20)
 			if update := appendWindowUpdate(nil, 0, want-defaultWindow); !strings.HasSuffix(string(out), string(update)) {
 				t.Errorf("client %t, window %d: % x, want % x at its end", client, window, out, update)
 			}
-		}
-	}
-}
-
-// TestSentCounts: the DATA that is sent counts once, with its bytes.
-func TestSentCounts(t *testing.T) {
-	p := newClient(t, Options{})
-	p.c.Request(typical(), "http", nil)
-	for range 3 {
-		p.c.Ping(1)
-		if p.c.Output(1 << 20); p.c.floods.data != 1 || p.c.floods.sent != len(typical().Body) {
-			t.Errorf("%d frames count, with %d bytes", p.c.floods.data, p.c.floods.sent)
 		}
 	}
 }
