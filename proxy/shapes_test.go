@@ -131,7 +131,7 @@ func BenchmarkShape(b *testing.B) {
 			})
 		}
 		b.Run(way+"/Dubbo", func(b *testing.B) {
-			m := newDubboAllocMesh(b, hops, clients, "http", dubboValue)
+			m := proxytest.NewDubboAllocMesh(b, hops, clients, "http", dubboValue)
 			response, post := []byte("\r\n\r\n-1234567890"), dubboForm()
 			for n := 0; n < b.N; n += clients {
 				m.Call(response, post)

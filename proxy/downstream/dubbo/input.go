@@ -114,7 +114,6 @@ func (in *input) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		return
 	case in.refusal != nil:
 		in.refuse(f, in.refusal)
-		in.refusal = nil
 	case f.Request && f.TwoWay && body != nil && in.conn.Buffered() <= mux.MaxOutbound:
 		f.Body = body.B
 		out := in.output.buffer()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestCallLimitOfProviderConnection checks that calls above the limit of a provider's
@@ -199,6 +200,126 @@ func TestPartialCallOverMemoryShare(t *testing.T) {
 	m.Settled()
 }
 
+// TestPartialCallCountsOnce: the part of a call that has arrived counts once when the call is complete. So the call is served
+// if there is room for it.
+func TestPartialCallCountsOnce(t *testing.T) {
+	const big, bigger = 140_000, 200_000
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	a := m.Apps[0]
+	a.Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	for range 6 {
+		c.CallHessian("m", strings.Repeat("x", big))
+	}
+	m.RunUntil("the calls", func() bool { return a.Served == 6 })
+	b := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", bigger)))
+	c.Send(b[:bigger-1])
+	m.W.Run(10 * time.Millisecond)
+	a.Respond = proxytest.EchoCall
+	c.InFlight[1] = b
+	c.Send(b[bigger-1:])
+	c.CheckResult(1, dubbo.StatusOK, "")
+	m.Settled()
+}
+
+// TestShareOfCall: while memory is short, a connection that holds more than its share may make calls of at most that share
+// divided by its calls in flight, the new one included.
+func TestShareOfCall(t *testing.T) {
+	const share, calls = 1 << 20, 130 // the room above limits.buffered, of one connection
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1m, max_pending: 1000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	a := m.Apps[0]
+	a.Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	sized := func(n int) []byte {
+		arg := strings.Repeat("x", 2000)
+		arg += strings.Repeat("x", n-len(proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)))
+		return proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)
+	}
+	for range 28 {
+		c.Call(dubbo.Hessian2, sized(36_000)) // these alone hold more than the share
+	}
+	for range calls - 1 - 28 {
+		c.CallHessian("m", "x")
+	}
+	m.RunUntil("the calls", func() bool { return a.Served == calls-1 })
+	c.Call(dubbo.Hessian2, sized(share/calls))
+	m.RunUntil("one more call", func() bool { return a.Served == calls })
+	c.CheckResult(c.Call(dubbo.Hessian2, sized(share/(calls+1)+1)), dubbo.StatusPoolExhausted, "")
+	m.Settled()
+}
+
+// TestMalformedInputEndsCalls: a connection with malformed input holds nothing any more, although the consumer does not learn
+// yet that it closes.
+func TestMalformedInputEndsCalls(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	m.Apps[0].Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CallHessian("m", strings.Repeat("x", 100_000))
+	m.RunUntil("the call", func() bool { return m.Apps[0].Served == 1 })
+	m.W.Faults.PauseReading(c.Conn, true)
+	c.Send([]byte("malformed"))
+	m.W.Run(500 * time.Millisecond)
+	proxytest.Equal(t, "bytes held", m.Consumer.Proc.Held(), int64(0))
+	proxytest.Equal(t, "calls that ended with their consumer", m.Consumer.Stats("compute").Outcomes[stats.OutcomeCancelled], uint64(1))
+	proxytest.Equal(t, "connections", m.Consumer.Connections(), 1)
+	m.W.Faults.PauseReading(c.Conn, false)
+	m.RunUntil("the close", func() bool { return c.Ended })
+	m.Settled()
+}
+
+// TestShedIdleConnections: a connection is no idle one while it waits for a response, or while it closes.
+func TestShedIdleConnections(t *testing.T) {
+	event := dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, Body: []byte("N")})
+	for _, test := range []struct {
+		name  string
+		begin func(m *proxytest.Mesh, c *proxytest.DubboClient)
+		shed  uint64
+	}{
+		{"idle", func(*proxytest.Mesh, *proxytest.DubboClient) {}, 1},
+		{"a call in flight", func(_ *proxytest.Mesh, c *proxytest.DubboClient) { c.CallHessian("never", "x") }, 0},
+		{"closes after malformed input", func(_ *proxytest.Mesh, c *proxytest.DubboClient) { c.Send([]byte("malformed")) }, 0},
+		{"closes after the last frame", func(m *proxytest.Mesh, c *proxytest.DubboClient) {
+			c.Send(event[:16])
+			m.W.Run(10 * time.Millisecond)
+			m.Consumer.Proc.Drain()
+			m.W.Run(2 * time.Second)
+			c.Send(event[16:])
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1m"})
+			m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
+				if bytes.Contains(f.Body, []byte("never")) {
+					return nil
+				}
+				return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
+			}
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			m.RunUntil("the connection", func() bool { return c.Conn != nil })
+			m.W.Faults.PauseReading(c.Conn, true) // so that it can't close at once
+			c.CallHessian("m", "x")
+			m.RunUntil("the response", func() bool { return m.Consumer.Proc.Held() > 0 && m.Consumer.Proc.Pending() == 0 })
+			test.begin(m.Mesh, c)
+			m.W.Run(2 * time.Second)
+			m.Consumer.Proc.ShedIdle()
+			m.W.Run(10 * time.Millisecond)
+			proxytest.Equal(t, "idle connections that were closed", m.Consumer.Report().Stats.ShedIdle, test.shed)
+			m.W.Faults.PauseReading(c.Conn, false)
+			m.Settled()
+		})
+	}
+}
+
+// TestIdleAfterLongCall: a connection closes timeouts.idle after that has passed during a call.
+func TestIdleAfterLongCall(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: "timeouts: {idle: 5s}"})
+	m.Apps[0].Delay = func() time.Duration { return 7 * time.Second }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	m.RunUntil("the idle connection to close", func() bool { return c.Ended })
+	m.Settled()
+}
+
 // TestRemovedEndpointClosesWithoutResponse checks that the connection to a removed
 // endpoint closes when its last call passes its deadline, or is withdrawn before it is
 // sent.
@@ -267,7 +388,8 @@ func TestIdleWithInput(t *testing.T) {
 }
 
 // TestShedConnectionOfSlowConsumer checks that a consumer that does not read loses its
-// connection once it holds too much memory, and that its calls are abandoned at once.
+// connection once it holds too much memory, and that its calls are abandoned at once. Another one
+// that does not read stays, since it holds less.
 func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
@@ -276,18 +398,31 @@ func TestShedConnectionOfSlowConsumer(t *testing.T) {
 		}
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
 	}
-	c := m.DialDubbo(proxytest.EgressDubbo)
-	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.W.Faults.PauseReading(c.Conn, true)
+	c, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
+	for _, c := range []*proxytest.DubboClient{c, other} {
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+		m.W.Faults.PauseReading(c.Conn, true)
+	}
+	id := other.CallHessian("m", "x")
+	m.RunUntil("a response that is not read", func() bool { return m.Consumer.Proc.Pending() == 0 })
 	c.CallHessian("never", "x")
 	for range 10 {
 		c.CallHessian("m", "x")
 	}
-	m.RunUntil("the close", func() bool { return m.Consumer.ShedConnections() == 1 })
+	m.RunUntil("the close", func() bool { return m.Consumer.ShedConnections() > 0 })
 	if n := m.Consumer.Proc.Pending(); n != 0 {
 		t.Errorf("%d calls are pending, though their consumer is gone", n)
 	}
+	m.W.Run(time.Second)
+	proxytest.Equal(t, "connections that were closed", m.Consumer.ShedConnections(), uint64(1))
+	proxytest.Equal(t, "connections that are open", m.Consumer.Connections(), 1)
 	m.W.Faults.PauseReading(c.Conn, false)
+	m.W.Faults.PauseReading(other.Conn, false)
+	other.CheckResult(id, dubbo.StatusOK, "")
+	m.W.Run(time.Second)
+	if !c.Ended || other.Ended {
+		t.Errorf("the connection of the largest holder is closed: %t, the other one: %t", c.Ended, other.Ended)
+	}
 	m.Settled()
 }
 

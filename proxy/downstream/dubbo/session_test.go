@@ -235,48 +235,70 @@ func TestDrain(t *testing.T) {
 	m.Settled()
 }
 
-// TestDrainWaitsForPartialCall checks that a call that has begun to arrive before the
-// drain is served.
-func TestDrainWaitsForPartialCall(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
-	c := m.DialDubbo(proxytest.EgressDubbo)
-	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+// TestDrainWaitsForPartialFrame checks that a frame that has begun to arrive before the drain is taken: a call is served,
+// and after an event, which has no response, the connection closes too.
+func TestDrainWaitsForPartialFrame(t *testing.T) {
 	body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
-	c.InFlight[7] = body
-	b := proxytest.CallFrame(7, dubbo.Hessian2, body)
-	c.Send(b[:30])
-	m.Consumer.Proc.Drain()
-	m.RunUntil("the event", func() bool { return len(c.Events) > 0 })
-	m.W.Run(3 * time.Second)
-	c.Send(b[30:])
-	c.CheckResult(7, dubbo.StatusOK, "")
-	m.RunUntil("the close", func() bool { return c.Ended })
-	m.Settled()
+	for name, b := range map[string][]byte{
+		"call":  proxytest.CallFrame(7, dubbo.Hessian2, body),
+		"event": dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, ID: 7, Body: []byte("N")}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+			c.Send(b[:16])
+			m.Consumer.Proc.Drain()
+			m.RunUntil("the event", func() bool { return len(c.Events) > 0 })
+			m.W.Run(3 * time.Second)
+			if c.Ended {
+				t.Fatal("the connection closed in the middle of a frame")
+			}
+			if name == "call" {
+				c.InFlight[7] = body
+			}
+			c.Send(b[16:])
+			if name == "call" {
+				c.CheckResult(7, dubbo.StatusOK, "")
+			}
+			m.W.Run(time.Second)
+			if !c.Ended {
+				t.Error("the connection is open")
+			}
+			m.Settled()
+		})
+	}
 }
 
 // TestRetire checks that connections close after their last response when another process
-// takes over the listener.
+// takes over the listener, whether this process ends soon after or not.
 func TestRetire(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
-	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
-	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
-	id := c.CallHessian("m", "x")
-	m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
-	began := m.W.Now()
-	m.Consumer.Proc.Retire()
-	m.Consumer.Proc.Drain() // as the process ends soon after: the connections drain already
-	m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
-	if took := m.W.Now() - began; took < time.Second || took > 1100*time.Millisecond {
-		t.Errorf("the idle connection had %v for calls on their way", took)
+	for name, ends := range map[string]bool{"goes on": false, "ends": true} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
+			m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
+			c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
+			id := c.CallHessian("m", "x")
+			m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
+			began := m.W.Now()
+			m.Consumer.Proc.Retire()
+			if ends {
+				m.Consumer.Proc.Drain() // the connections drain already
+			}
+			m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
+			if took := m.W.Now() - began; took < time.Second || took > 1100*time.Millisecond {
+				t.Errorf("the idle connection had %v for calls on their way", took)
+			}
+			if len(c.Events) != 1 || !dubbo.ReadOnly(c.Events[0]) {
+				t.Errorf("%d events", len(c.Events))
+			}
+			late := proxytest.CallFrame(99, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
+			c.CheckRefused(99, late, dubbo.StatusPoolExhausted, "draining")
+			c.CheckResult(id, dubbo.StatusOK, "")
+			m.RunUntil("the close", func() bool { return c.Ended })
+			m.Settled()
+		})
 	}
-	if len(c.Events) != 1 || !dubbo.ReadOnly(c.Events[0]) {
-		t.Errorf("%d events", len(c.Events))
-	}
-	late := proxytest.CallFrame(99, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
-	c.CheckRefused(99, late, dubbo.StatusPoolExhausted, "draining")
-	c.CheckResult(id, dubbo.StatusOK, "")
-	m.RunUntil("the close", func() bool { return c.Ended })
-	m.Settled()
 }
 
 // TestWriteTimeout checks that unread responses count as buffered until the write timeout
