@@ -15,6 +15,9 @@ func TestTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))
 			table, want := NewTable[uint64](), map[uint64]*uint64{}
+			if table.Get(1) != nil {
+				t.Error("an empty table has an entry")
+			}
 			var ids []uint64 // in the table
 			next, highest := uint64(1), 0
 			for round := range 20_000 {

@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestWriteTimeout: a connection closes if the provider takes nothing for timeouts.write, be that calls, or responses to its own
@@ -144,16 +145,28 @@ func TestCallsOfConnection(t *testing.T) {
 	m.Settled()
 }
 
-// TestIdleConnectionOfRemovedEndpoint: it closes at once.
+// TestIdleConnectionOfRemovedEndpoint: it closes at once, whatever the last response was, and leaves no timer.
 func TestIdleConnectionOfRemovedEndpoint(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
-	c := m.DialDubbo(proxytest.EgressDubbo)
-	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	m.Consumer.Update("compute")
-	if m.W.Run(10 * time.Millisecond); m.Apps[0].Conns[0].Open {
-		t.Error("the connection is open")
+	for name, size := range map[string]int{"a response": 10, "a response above limits.message": proxytest.LongBodySize} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+			m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
+				return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, size)}
+			}
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			c.Await(c.CallHessian("m", "x"))
+			m.Consumer.Update("compute")
+			if m.W.Run(10 * time.Millisecond); m.Apps[0].Conns[0].Open {
+				t.Error("the connection is open")
+			}
+			m.Settled()
+			m.Clients.Do(func() { c.Conn.Close() })
+			m.W.Run(3 * time.Second) // until the loop has released long buffers
+			if left := m.W.Leftovers(); len(left) > 0 {
+				t.Errorf("left is %q", left)
+			}
+		})
 	}
-	m.Settled()
 }
 
 // TestCallsOfLostConnection: all calls in flight on a lost connection fail at once, also behind some that are over.
@@ -217,21 +230,25 @@ func TestTimeLeft(t *testing.T) {
 
 // TestOneWayCall: a call that wants no response is over once it is sent.
 func TestOneWayCall(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: proxytest.LogAll})
-	a := m.Apps[0]
-	c := m.DialDubbo(proxytest.EgressDubbo)
-	f := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 1, Body: proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")}
-	twoWay := true
-	a.OnCall = func(f *dubbo.Frame) { twoWay = f.TwoWay }
-	c.Send(dubbo.AppendFrame(nil, f))
-	m.RunUntil("the call", func() bool { return a.Served == 1 })
-	m.Settled()
-	if s := m.Consumer.Stats("compute"); twoWay || fmt.Sprint(s.Outcomes) != "[1 0 0 0 0 0]" {
-		t.Errorf("the provider was asked for a response: %t; outcomes %v", twoWay, s.Outcomes)
-	}
-	if line := m.Consumer.OnlyAccessLine(); line.Status != 200 {
-		t.Errorf("status %d in the access log", line.Status)
-	}
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		for name, as := range proxytest.Serializations {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: direct, Limits: proxytest.LogAll})
+			a := m.Apps[0]
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			f := &dubbo.Frame{Request: true, Serialization: as.ID, ID: 1, Body: as.Call(proxytest.DemoService, "", "", "m", "x")}
+			twoWay := true
+			a.OnCall = func(f *dubbo.Frame) { twoWay = f.TwoWay }
+			c.Send(dubbo.AppendFrame(nil, f))
+			m.RunUntil("the call", func() bool { return a.Served == 1 })
+			m.Settled()
+			if s := m.Consumer.Stats("compute"); twoWay || fmt.Sprint(s.Outcomes) != "[1 0 0 0 0 0]" {
+				t.Errorf("%s: the provider was asked for a response: %t; outcomes %v", name, twoWay, s.Outcomes)
+			}
+			if line := m.Consumer.OnlyAccessLine(); line.Status != 200 {
+				t.Errorf("%s: status %d in the access log", name, line.Status)
+			}
+		}
+	})
 }
 
 // TestResponseLimits: a response may have limits.message, and no byte more, in a serialization that the caller knows. The connection
@@ -257,6 +274,8 @@ func TestResponseLimits(t *testing.T) {
 	if a.Accepted != 1 {
 		t.Errorf("%d connections", a.Accepted)
 	}
+	// The endpoint has done wrong with a serialization that nobody knows, and with nothing else.
+	proxytest.Equal(t, "attempts that the endpoint broke", m.Consumer.Report().Services[0].Endpoints[0].Stats.Outcomes[stats.AttemptBroken], uint64(1))
 }
 
 // TestCallsAreSentOnce: a call is not sent again with later ones.

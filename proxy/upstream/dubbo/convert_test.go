@@ -184,19 +184,24 @@ func TestRequestsNotConvertible(t *testing.T) {
 	})
 }
 
-// TestPipelinedRefusals: each of several calls that can't be converted gets its own refusal, also if it was sent behind the others.
+// TestPipelinedRefusals: each of several calls that can't be converted gets its own refusal, also if it was sent behind the others,
+// or before there was a connection.
 func TestPipelinedRefusals(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
-	good := string(m.JSONCall("m", `{"args":["x"]}`).Raw)
-	bad := strings.Replace(good, `{"args":["x"]}`, `{"args":["x"]!`, 1)
-	p := m.DialAndSend(proxytest.Egress, good)
-	m.W.Run(100 * time.Millisecond)
-	m.Clients.Do(func() { p.Conn.Write([]byte(bad + bad + bad + good)) })
-	m.W.Run(100 * time.Millisecond)
-	if ok, refused := bytes.Count(p.Heard, []byte("HTTP/1.1 200")), bytes.Count(p.Heard, []byte("HTTP/1.1 400")); ok != 2 || refused != 3 {
-		t.Errorf("%d results and %d refusals in %q", ok, refused, p.Heard)
+	for name, before := range map[string]int{"open connection": 1, "new connection": 0} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+			good := string(m.JSONCall("m", `{"args":["x"]}`).Raw)
+			bad := strings.Replace(good, `{"args":["x"]}`, `{"args":["x"]!`, 1)
+			p := m.DialAndSend(proxytest.Egress, strings.Repeat(good, before))
+			m.W.Run(100 * time.Millisecond)
+			m.Clients.Do(func() { p.Conn.Write([]byte(bad + bad + bad + good)) })
+			m.W.Run(100 * time.Millisecond)
+			if ok, refused := bytes.Count(p.Heard, []byte("HTTP/1.1 200")), bytes.Count(p.Heard, []byte("HTTP/1.1 400")); ok != before+1 || refused != 3 {
+				t.Errorf("%d results and %d refusals in %q", ok, refused, p.Heard)
+			}
+			m.Settled()
+		})
 	}
-	m.Settled()
 }
 
 // TestDubboCallToHTTPService checks that calls are not converted to HTTP: their callers

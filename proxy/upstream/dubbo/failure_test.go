@@ -213,13 +213,45 @@ func TestReadOnlyEventDuringProbe(t *testing.T) {
 		a.Conns[1].Conn.Write(dubbo.AppendHeartbeatAnswer(down, &dubbo.Frame{Serialization: dubbo.Hessian2}))
 	})
 	c.CheckResult(second, dubbo.StatusOK, "")
-	m.RunUntil("the end of the second connection", func() bool { return !a.Conns[1].Open })
+	if m.W.Run(10 * time.Millisecond); a.Conns[1].Open {
+		t.Error("the second connection is open after its last call")
+	}
 	a.IgnoresHeartbeats = false
 	c.CheckResult(c.CallHessian("m", "third"), dubbo.StatusOK, "")
 	m.W.Faults.Reset(a.Conns[2].Conn)
 	m.RunUntil("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
 	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "") // no probe: the provider announced no end
 	if a.Heartbeats != 2 || a.Accepted != 4 {
+		t.Errorf("%d heartbeats on %d connections", a.Heartbeats, a.Accepted)
+	}
+	m.Settled()
+}
+
+// TestLateAnswerDuringProbe checks that a provider that has announced its end on a connection is probed again, although a
+// newer connection had a response to its heartbeat before the older one.
+func TestLateAnswerDuringProbe(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true})
+	a := m.Apps[0]
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	down := dubbo.AppendReadOnly(nil, dubbo.Hessian2)
+	a.Loop.Do(func() { a.Conns[0].Conn.Write(down) })
+	m.RunUntil("the end of the first connection", func() bool { return !a.Conns[0].Open })
+	a.IgnoresHeartbeats = true
+	second := c.CallHessian("m", "second")
+	m.RunUntil("the heartbeat of the second connection", func() bool { return a.Heartbeats == 1 })
+	a.Loop.Do(func() { a.Conns[1].Conn.Write(down) })
+	m.W.Run(10 * time.Millisecond)
+	a.IgnoresHeartbeats = false
+	c.CheckResult(c.CallHessian("m", "third"), dubbo.StatusOK, "")
+	a.Loop.Do(func() {
+		a.Conns[1].Conn.Write(dubbo.AppendHeartbeatAnswer(nil, &dubbo.Frame{Serialization: dubbo.Hessian2}))
+	})
+	c.CheckResult(second, dubbo.StatusOK, "")
+	m.W.Faults.Reset(a.Conns[2].Conn)
+	m.RunUntil("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
+	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "")
+	if a.Heartbeats != 3 || a.Accepted != 4 {
 		t.Errorf("%d heartbeats on %d connections", a.Heartbeats, a.Accepted)
 	}
 	m.Settled()
