@@ -256,7 +256,11 @@ func TestWriterResponse(t *testing.T) {
 		p := &proxytest.Pipe{}
 		var w httpstream.Writer
 		w.InitResponse(p)
-		if w.Response(&c.res, c.toHead, c.end) && !c.end {
+		sent := w.Response(&c.res, c.toHead, c.end)
+		if sent != (c.want != "") {
+			t.Errorf("%s: sent %t", c.name, sent)
+		}
+		if sent && !c.end {
 			if c.res.DeclaredLength != 0 {
 				w.Data([]byte("hi"))
 			}

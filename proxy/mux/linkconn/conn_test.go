@@ -78,13 +78,14 @@ type end struct {
 	peer     *link.Writer
 	req      protocol.Request
 	inFlight int
+	stops    bool // with a PING
 	stays    bool // when it is idle
 
 	before, flushed, lost, idle int // calls
 }
 
-// newEnd returns an end that has got the preface of its peer, and has written its own.
-func newEnd(t *testing.T) *end {
+// unattached returns an end without a connection.
+func unattached(t *testing.T) *end {
 	cfg := config.Default()
 	cfg.Timeouts.Body, cfg.Timeouts.Write, cfg.Timeouts.Drain = 4*time.Second, 5*time.Second, 20*time.Second
 	e := &end{t: t, loop: &turns{now: 1}, wire: &wire{}, peer: link.NewWriter()}
@@ -96,6 +97,12 @@ func newEnd(t *testing.T) *end {
 	r := link.NewAcceptor(own, linkconn.Limits(s, func(uint64) bool { return false }), acceptor{end: e})
 	e.Init(s, r, e)
 	e.Writer.Preface(link.Acceptor, own)
+	return e
+}
+
+// newEnd returns an end that has got the preface of its peer, and has written its own.
+func newEnd(t *testing.T) *end {
+	e := unattached(t)
 	e.Attach(e.wire)
 	e.peer.Preface(link.Dialer, link.Settings{})
 	e.peer.Open(1, link.Settings{})
@@ -151,12 +158,18 @@ type acceptor struct {
 
 func (a acceptor) OnPreface(version uint8, peer link.Settings) { a.Establish(version, peer) }
 func (a acceptor) OnReject(id uint64, why link.Reason)         { a.Writer.Refused(id, why) }
-func (a acceptor) OnPing(n uint64)                             { a.Conn.OnPing(n) }
 func (a acceptor) OnPong(n uint64)                             { a.Conn.OnPong(n) }
 func (a acceptor) OnCredit(n uint32)                           { a.Conn.OnCredit(n) }
 func (a acceptor) NewRequest(uint64) *protocol.Request         { return &a.req }
 func (a acceptor) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, b *bytebufferpool.ByteBuffer) {
 	a.Shard.Buffers.Put(b)
+}
+
+func (a acceptor) OnPing(n uint64) {
+	if a.stops {
+		a.Stop()
+	}
+	a.Conn.OnPing(n)
 }
 
 // respond gives the writer a response with a body of n bytes.
@@ -170,6 +183,52 @@ func TestSettings(t *testing.T) {
 	proxytest.Equal(t, "settings without streams", linkconn.Settings(&shard.Process{}), want)
 	want.Features |= link.FeatureStreams
 	proxytest.Equal(t, "settings with streams", linkconn.Settings(&shard.Process{Streams: true}), want)
+}
+
+// TestLimits: a message may have what limits allow, and what the other sidecar adds.
+func TestLimits(t *testing.T) {
+	s := unattached(t).Shard
+	got := linkconn.Limits(s, nil)
+	proxytest.Equal(t, "bytes of a message", got.Message, s.MessageLimits.Message)
+	proxytest.Equal(t, "bytes of a head", got.Header, s.MessageLimits.Header+384)
+	proxytest.Equal(t, "headers", got.Headers, s.MessageLimits.Headers+6)
+}
+
+// TestMemoryBeforeConnection: what is to be sent counts before there is a connection, too.
+func TestMemoryBeforeConnection(t *testing.T) {
+	e := unattached(t)
+	e.respond(1, 1000)
+	e.Flush()
+	if n := e.Account.Messages(); n < 1000 || n != e.Writer.Encoded() {
+		t.Errorf("%d bytes count, %d wait", n, e.Writer.Encoded())
+	}
+}
+
+// TestCreditOfByte: a peer gets back the credit for a single byte of DATA, with the next frame.
+func TestCreditOfByte(t *testing.T) {
+	e := newEnd(t)
+	first := e.request(1)
+	begun := len(wholeFrames(first, 1000)) // the head
+	if begun == 0 || !e.Receive(proxytest.AppendData(first[:begun:begun], 1, 1)) {
+		t.Fatal("the link must close")
+	}
+	e.loop.endTurn()
+	proxytest.Equal(t, "writes for a byte", len(e.wire.writes), 0)
+	e.says(func(w *link.Writer) { w.Ping(77) })
+	e.loop.endTurn()
+	if got := e.wire.written(); !bytes.Equal(got, []byte{4, 0, 1, 1, 9, 77, 0}) {
+		t.Errorf("%x was written, want CREDIT and PONG", got)
+	}
+}
+
+// TestEndWithinInput: input that ends the link itself is not malformed.
+func TestEndWithinInput(t *testing.T) {
+	e := newEnd(t)
+	e.stops = true
+	e.says(func(w *link.Writer) { w.Ping(77) })
+	e.loop.runTo(time.Hour)
+	proxytest.Equal(t, "losses", e.lost, 0)
+	proxytest.Equal(t, "bytes held", e.held(), 0)
 }
 
 // TestPong: a PING has its response at the end of the turn, and nothing else. The write counts, and is no batch of messages.
