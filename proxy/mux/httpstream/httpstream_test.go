@@ -130,16 +130,35 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderReset: what a goroutine has written before a reset is no message.
-func TestReaderReset(t *testing.T) {
-	p := &proxytest.Pipe{Out: []byte("HTTP/1.1 200 OK\r\n\r\nhello")}
+// TestConsume: what is left of a piece is the piece, at once and after Next.
+func TestConsume(t *testing.T) {
+	p := &proxytest.Pipe{Out: []byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")}
 	var r httpstream.Reader
 	r.InitResponse(p, lim, false)
-	var m message
-	collect(&r, &m, all)
-	proxytest.PipeSocket{Pipe: p}.Reset()
-	if e := r.Next(); e != httpstream.Broken || m.body != "hello" {
-		t.Errorf("event %d after %q", e, m.body)
+	_, e := r.Next(), r.Next()
+	if proxytest.Equal(t, "piece", string(r.Piece()), "hello"); e != httpstream.Piece {
+		t.Fatalf("event %d", e)
+	}
+	r.Consume(2)
+	proxytest.Equal(t, "rest", string(r.Piece()), "llo")
+	e = r.Next()
+	proxytest.Equal(t, "rest after Next", string(r.Piece()), "llo")
+	r.Consume(3)
+	proxytest.Equal(t, "events", [2]httpstream.Event{e, r.Next()}, [2]httpstream.Event{httpstream.Piece, httpstream.End})
+}
+
+// TestReaderReset: what a goroutine has written before a reset is no message, unless it is complete.
+func TestReaderReset(t *testing.T) {
+	for head, event := range map[string]httpstream.Event{"": httpstream.Broken, "Content-Length: 5\r\n": httpstream.End} {
+		p := &proxytest.Pipe{Out: []byte("HTTP/1.1 200 OK\r\n" + head + "\r\nhello")}
+		var r httpstream.Reader
+		r.InitResponse(p, lim, false)
+		var m message
+		collect(&r, &m, all)
+		proxytest.PipeSocket{Pipe: p}.Reset()
+		if e := r.Next(); e != event || m.body != "hello" || r.Next() != event {
+			t.Errorf("event %d after %q, want %d", e, m.body, event)
+		}
 	}
 }
 
