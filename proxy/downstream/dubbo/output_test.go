@@ -11,24 +11,26 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestResponsesOfTurn: the responses of a turn leave in its order, and in few writes: one for the short ones, as long as
-// they are no more than mux.BatchSize bytes, and one for each long one and what comes before it.
+// TestResponsesOfTurn: the responses of a turn leave in its order, and in few writes: the short ones at its end together, once they are
+// more than mux.BatchSize bytes before it, and each long one at once with what comes before it.
 func TestResponsesOfTurn(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		sizes  []int
-		writes int
+		name          string
+		sizes         []int
+		before, whole int // writes, before the end of the turn and in all
 	}{
-		{"short", slices.Repeat([]int{100}, 10), 1},
-		{"a batch, and one more", []int{65_520, 100}, 1},
-		{"more than a batch, and one more", []int{65_521, 100}, 2},
-		{"four batches", slices.Repeat([]int{30_000}, 10), 4},
-		{"a long one between short ones", []int{100, 100_000, 100, 100}, 2},
+		{"short", slices.Repeat([]int{100}, 10), 0, 1},
+		{"a batch, and one more", []int{65_520, 100}, 0, 1},
+		{"more than a batch, and one more", []int{65_521, 100}, 1, 2},
+		{"four batches", slices.Repeat([]int{30_000}, 10), 3, 4},
+		{"no long one", []int{65_536}, 0, 1},
+		{"a long one", []int{65_537}, 1, 1},
+		{"a long one between short ones", []int{100, 100_000, 100, 100}, 1, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewDubboAllocMesh(t, 1, 1, "dubbo", dubbo.Frame{})
 			p, client := m.DubboProvider(), m.Clients[0]
-			var calls, want []byte
+			var calls, want, says []byte
 			for i, size := range c.sizes {
 				id := int64(i + 1)
 				calls = append(calls, proxytest.CallFrame(id, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))...)
@@ -37,12 +39,16 @@ func TestResponsesOfTurn(t *testing.T) {
 			}
 			client.Deliver(calls)
 			m.Net.Pump()
-			p.Respond(p.Calls, func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, c.sizes[i]) })
+			for i, size := range c.sizes {
+				res := dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: p.Calls[i].ID, Body: bytes.Repeat([]byte{byte(i)}, size)}
+				says = dubbo.AppendFrame(says, &res)
+			}
+			p.Conn.Peer.Deliver(says)
+			proxytest.Equal(t, "writes before the end of the turn", client.Writes, c.before)
+			m.Net.Pump()
+			proxytest.Equal(t, "writes", client.Writes, c.whole)
 			if !bytes.Equal(client.Out, want) {
 				t.Errorf("%d bytes of responses, want %d others", len(client.Out), len(want))
-			}
-			if client.Writes != c.writes {
-				t.Errorf("%d writes, want %d", client.Writes, c.writes)
 			}
 		})
 	}
