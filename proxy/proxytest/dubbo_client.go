@@ -70,7 +70,7 @@ func (c *DubboClient) OnData(b []byte) {
 		if n == 0 {
 			return
 		}
-		c.in = append(c.in[:0:0], c.in[n:]...)
+		f.Body, c.in = bytes.Clone(f.Body), c.in[n:]
 		switch {
 		case f.Event:
 			c.Events = append(c.Events, &f)
