@@ -148,8 +148,8 @@ func RoomOf(n int) int {
 func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	if PoisonBuffers {
 		whole := b.B[:cap(b.B)]
-		for i := range whole {
-			whole[i] = Poison
+		for n := copy(whole, []byte{Poison}); n < len(whole); n *= 2 {
+			copy(whole[n:], whole[:n])
 		}
 	}
 	size := cap(b.B)
