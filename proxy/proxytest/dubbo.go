@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,6 +248,20 @@ func HessianCall(service, version, group, method, arg string) []byte {
 		b = HessianString(HessianString(b, "group"), group)
 	}
 	return append(b, 'Z')
+}
+
+// HessianCallOf returns a HessianCall of n bytes. A few lengths do not exist: where a longer argument needs a longer header.
+func HessianCallOf(t testing.TB, n int) []byte {
+	arg := strings.Repeat("x", n)
+	for range 4 {
+		b := HessianCall(DemoService, "", "", "m", arg)
+		if len(b) == n {
+			return b
+		}
+		arg = strings.Repeat("x", max(0, len(arg)+n-len(b)))
+	}
+	t.Fatalf("no call has %d bytes", n)
+	return nil
 }
 
 // HessianString appends an ASCII string.

@@ -26,16 +26,22 @@ func (a *nullDubboApp) OnClose(error)      {}
 func (a *nullDubboApp) OnData(b []byte) {
 	a.out = a.out[:0]
 	for len(b) > 0 {
-		f, n, err := dubbo.Decode(b, math.MaxInt32)
-		if err != nil || n == 0 {
-			a.mesh.T.Fatalf("the provider got %x: %v", b, err)
-		}
-		b = b[n:]
+		var f dubbo.Frame
+		f, b = a.mesh.nextFrame(b)
 		a.mesh.Served++
 		a.res.ID = f.ID
 		a.out = dubbo.AppendFrame(a.out, &a.res)
 	}
 	a.conn.Write(a.out)
+}
+
+// nextFrame returns the first frame that a provider got, and what is behind the frame.
+func (m *AllocMesh) nextFrame(b []byte) (f dubbo.Frame, rest []byte) {
+	f, n, err := dubbo.Decode(b, math.MaxInt32)
+	if err != nil || n == 0 {
+		m.T.Fatalf("the provider got %x: %v", b, err)
+	}
+	return f, b[n:]
 }
 
 // NewDubboAllocMesh returns an AllocMesh with three Dubbo providers. listener is the
@@ -98,20 +104,17 @@ func (p *NullProvider) OnClose(error)      {}
 
 func (p *NullProvider) OnData(b []byte) {
 	for len(b) > 0 {
-		f, n, err := dubbo.Decode(b, math.MaxInt32)
-		if err != nil || n == 0 {
-			p.mesh.T.Fatalf("the provider got %x: %v", b, err)
-		}
-		p.Calls, b = append(p.Calls, f), b[n:]
+		var f dubbo.Frame
+		f, b = p.mesh.nextFrame(b)
+		p.Calls = append(p.Calls, f)
 	}
 }
 
-// Respond sends a response to each of calls, in one write. body returns that of the i-th.
-func (p *NullProvider) Respond(calls []dubbo.Frame, body func(i int) []byte) {
-	var out []byte
-	for i := range calls {
-		out = dubbo.AppendFrame(out, &dubbo.Frame{Serialization: calls[i].Serialization, Status: dubbo.StatusOK, ID: calls[i].ID, Body: body(i)})
+// Responses returns a response to each of the first Calls: their frames, with these bodies.
+func (p *NullProvider) Responses(bodies ...[]byte) (frames []byte) {
+	for i, body := range bodies {
+		f := &p.Calls[i]
+		frames = dubbo.AppendFrame(frames, &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, ID: f.ID, Body: body})
 	}
-	p.Conn.Write(out)
-	p.mesh.Net.Pump()
+	return frames
 }

@@ -40,13 +40,8 @@ func TestCallLimitOfProviderConnection(t *testing.T) {
 func TestCallLengthLimit(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: "limits: {message: 1KiB}"})
 	c := m.DialDubbo(proxytest.EgressDubbo)
-	sized := func(n int) []byte {
-		arg := strings.Repeat("x", 100)
-		arg += strings.Repeat("x", n-len(proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)))
-		return proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)
-	}
-	c.CheckResult(c.Call(dubbo.Hessian2, sized(1024)), dubbo.StatusOK, "")
-	c.CheckResult(c.Call(dubbo.Hessian2, sized(1025)), dubbo.StatusBadRequest, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, 1024)), dubbo.StatusOK, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, 1025)), dubbo.StatusBadRequest, "")
 	m.Settled()
 }
 
@@ -111,7 +106,7 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 	} {
 		m.W.Faults.PauseReading(c.Conn, true)
 		m.W.Faults.PauseReading(a.Conns[0].Conn, true)
-		for range 200 {
+		for range 60 { // 1 MB, twice the bound
 			say()
 			m.W.Run(time.Millisecond)
 		}
@@ -203,7 +198,7 @@ func TestPartialCallOverMemoryShare(t *testing.T) {
 // TestPartialCallCountsOnce: the part of a call that has arrived counts once when the call is complete. So the call is served
 // if there is room for it.
 func TestPartialCallCountsOnce(t *testing.T) {
-	const big, bigger = 140_000, 200_000
+	const big, bigger = 140_000, 200_000 // 6*big + bigger fit in limits.buffered, and 6*big + 2*bigger do not
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
@@ -214,7 +209,7 @@ func TestPartialCallCountsOnce(t *testing.T) {
 	m.RunUntil("the calls", func() bool { return a.Served == 6 })
 	b := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", bigger)))
 	c.Send(b[:bigger-1])
-	m.W.Run(10 * time.Millisecond)
+	m.W.Run(10 * time.Millisecond) // the part arrives, and counts
 	a.Respond = proxytest.EchoCall
 	c.InFlight[1] = b
 	c.Send(b[bigger-1:])
@@ -230,21 +225,16 @@ func TestShareOfCall(t *testing.T) {
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	c := m.DialDubbo(proxytest.EgressDubbo)
-	sized := func(n int) []byte {
-		arg := strings.Repeat("x", 2000)
-		arg += strings.Repeat("x", n-len(proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)))
-		return proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)
-	}
 	for range 28 {
-		c.Call(dubbo.Hessian2, sized(36_000)) // these alone hold more than the share
+		c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, 36_000)) // these alone hold more than the share
 	}
 	for range calls - 1 - 28 {
 		c.CallHessian("m", "x")
 	}
 	m.RunUntil("the calls", func() bool { return a.Served == calls-1 })
-	c.Call(dubbo.Hessian2, sized(share/calls))
+	c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, share/calls))
 	m.RunUntil("one more call", func() bool { return a.Served == calls })
-	c.CheckResult(c.Call(dubbo.Hessian2, sized(share/(calls+1)+1)), dubbo.StatusPoolExhausted, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, share/(calls+1)+1)), dubbo.StatusPoolExhausted, "")
 	m.Settled()
 }
 
@@ -267,7 +257,7 @@ func TestMalformedInputEndsCalls(t *testing.T) {
 	m.Settled()
 }
 
-// TestShedIdleConnections: a connection is no idle one while it waits for a response, or while it closes.
+// TestShedIdleConnections: a connection is not idle while it waits for a response, or while it closes.
 func TestShedIdleConnections(t *testing.T) {
 	event := dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, Body: []byte("N")})
 	for _, test := range []struct {
@@ -310,7 +300,7 @@ func TestShedIdleConnections(t *testing.T) {
 	}
 }
 
-// TestIdleAfterLongCall: a connection closes timeouts.idle after that has passed during a call.
+// TestIdleAfterLongCall: a call that lasts longer than timeouts.idle does not keep its connection open afterwards.
 func TestIdleAfterLongCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: "timeouts: {idle: 5s}"})
 	m.Apps[0].Delay = func() time.Duration { return 7 * time.Second }

@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestResponsesOfTurn: the responses of a turn leave in its order, and in few writes: the short ones at its end together, once they are
-// more than mux.BatchSize bytes before it, and each long one at once with what comes before it.
+// TestResponsesOfTurn: short responses of a turn are written together, at most mux.BatchSize bytes at a time. A long response is written
+// at once, behind those before it.
 func TestResponsesOfTurn(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -30,25 +30,22 @@ func TestResponsesOfTurn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewDubboAllocMesh(t, 1, 1, "dubbo", dubbo.Frame{})
 			p, client := m.DubboProvider(), m.Clients[0]
-			var calls, want, says []byte
+			var calls, want []byte
+			var bodies [][]byte
 			for i, size := range c.sizes {
 				id := int64(i + 1)
 				calls = append(calls, proxytest.CallFrame(id, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))...)
-				res := dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id, Body: bytes.Repeat([]byte{byte(i)}, size)}
-				want = dubbo.AppendFrame(want, &res)
+				bodies = append(bodies, bytes.Repeat([]byte{byte(i)}, size))
+				want = dubbo.AppendFrame(want, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id, Body: bodies[i]})
 			}
 			client.Deliver(calls)
 			m.Net.Pump()
-			for i, size := range c.sizes {
-				res := dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: p.Calls[i].ID, Body: bytes.Repeat([]byte{byte(i)}, size)}
-				says = dubbo.AppendFrame(says, &res)
-			}
-			p.Conn.Peer.Deliver(says)
+			p.Conn.Peer.Deliver(p.Responses(bodies...))
 			proxytest.Equal(t, "writes before the end of the turn", client.Writes, c.before)
 			m.Net.Pump()
 			proxytest.Equal(t, "writes", client.Writes, c.whole)
 			if !bytes.Equal(client.Out, want) {
-				t.Errorf("%d bytes of responses, want %d others", len(client.Out), len(want))
+				t.Errorf("the %d bytes of responses are not the %d that were expected", len(client.Out), len(want))
 			}
 		})
 	}

@@ -239,26 +239,31 @@ func TestDrain(t *testing.T) {
 // and after an event, which has no response, the connection closes too.
 func TestDrainWaitsForPartialFrame(t *testing.T) {
 	body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
-	for name, b := range map[string][]byte{
-		"call":  proxytest.CallFrame(7, dubbo.Hessian2, body),
-		"event": dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, ID: 7, Body: []byte("N")}),
+	event := &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, ID: 7, Body: []byte("N")}
+	for _, test := range []struct {
+		name   string
+		frame  []byte
+		served bool
+	}{
+		{"call", proxytest.CallFrame(7, dubbo.Hessian2, body), true},
+		{"event", dubbo.AppendFrame(nil, event), false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 			c := m.DialDubbo(proxytest.EgressDubbo)
 			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-			c.Send(b[:16])
+			c.Send(test.frame[:16])
 			m.Consumer.Proc.Drain()
 			m.RunUntil("the event", func() bool { return len(c.Events) > 0 })
 			m.W.Run(3 * time.Second)
 			if c.Ended {
 				t.Fatal("the connection closed in the middle of a frame")
 			}
-			if name == "call" {
+			if test.served {
 				c.InFlight[7] = body
 			}
-			c.Send(b[16:])
-			if name == "call" {
+			c.Send(test.frame[16:])
+			if test.served {
 				c.CheckResult(7, dubbo.StatusOK, "")
 			}
 			m.W.Run(time.Second)

@@ -24,11 +24,12 @@ func TestCallsOfTurn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewDubboAllocMesh(t, 1, 1, "dubbo", dubbo.Frame{})
 			p, client := m.DubboProvider(), m.Clients[0]
-			call := proxytest.CallFrame(1, dubbo.Hessian2, callOf(c.size-dubbo.HeaderSize))
+			call := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCallOf(t, c.size-dubbo.HeaderSize))
 			for range 2 { // dials, and then sends on the connection
 				client.Deliver(call)
 				m.Net.Pump()
-				p.Respond(p.Calls, func(int) []byte { return nil })
+				p.Conn.Write(p.Responses(nil))
+				m.Net.Pump()
 				p.Calls = p.Calls[:0]
 			}
 			conn := p.Conn.Peer
@@ -52,12 +53,12 @@ func TestAllocationsPerCall(t *testing.T) {
 	m := proxytest.NewDubboAllocMesh(t, 1, 1, "dubbo", dubbo.Frame{})
 	p, client := m.DubboProvider(), m.Clients[0]
 	call := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", 1000)))
-	body := func(int) []byte { return nil }
 	respond := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, Body: make([]byte, 100)})
 	beat := dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 7)
 	client.Deliver(call)
 	m.Net.Pump()
-	p.Respond(p.Calls, body)
+	p.Conn.Write(p.Responses(nil))
+	m.Net.Pump()
 	m.CheckAllocs(0, func() {
 		p.Calls, client.Out = p.Calls[:0], client.Out[:0]
 		client.Deliver(call)
@@ -109,16 +110,6 @@ func TestEventsOfProvider(t *testing.T) {
 	}
 }
 
-// callOf returns the body of a call, of n bytes.
-func callOf(n int) []byte {
-	b := proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", n))
-	for size := n; len(b) != n; {
-		size += n - len(b)
-		b = proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", size))
-	}
-	return b
-}
-
 // TestOutputBounds: while a provider does not read, calls and responses to its heartbeats are written until more than mux.MaxOutbound
 // bytes wait in the sidecar.
 func TestOutputBounds(t *testing.T) {
@@ -131,7 +122,7 @@ func TestOutputBounds(t *testing.T) {
 				c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 				provider := a.Conns[0]
 				m.W.Faults.PauseReading(provider.Conn, true)
-				ids := []int64{c.Call(dubbo.Hessian2, callOf(m.W.Options.ReceiveBuffer+m.W.Options.SendBuffer+waiting-dubbo.HeaderSize))}
+				ids := []int64{c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, m.W.Options.ReceiveBuffer+m.W.Options.SendBuffer+waiting-dubbo.HeaderSize))}
 				m.W.Run(time.Second)
 				for range 2 {
 					if what == "calls" {
@@ -168,7 +159,7 @@ func TestUnsentHeartbeat(t *testing.T) {
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.W.Faults.PauseReading(m.Apps[0].Conns[0].Conn, true)
-	id := c.Call(dubbo.Hessian2, callOf(m.W.Options.ReceiveBuffer+m.W.Options.SendBuffer-dubbo.HeaderSize))
+	id := c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, m.W.Options.ReceiveBuffer+m.W.Options.SendBuffer-dubbo.HeaderSize))
 	m.W.Run(5 * time.Second)
 	proxytest.Equal(t, "write timeouts of a call that the kernel has", m.Consumer.WriteTimeouts(), uint64(0))
 	if f := c.Await(id); f.Status == dubbo.StatusOK {
@@ -185,7 +176,7 @@ func TestLostProviderWithUnreadCalls(t *testing.T) {
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	provider := m.Apps[0].Conns[0]
 	m.W.Faults.PauseReading(provider.Conn, true)
-	c.Call(dubbo.Hessian2, callOf(1<<20))
+	c.Call(dubbo.Hessian2, proxytest.HessianCallOf(t, 1<<20))
 	m.W.Run(time.Second)
 	m.W.Faults.Reset(provider.Conn)
 	m.RunUntil("the failure of the call", func() bool { return m.Consumer.Proc.Pending() == 0 })

@@ -60,11 +60,3 @@ func TestPlacesAreReused(t *testing.T) {
 		t.Errorf("%d places for two calls", len(table.calls))
 	}
 }
-
-// TestBuffered: a connection holds nothing for one of its calls. What has arrived of the response counts once, for the connection.
-func TestBuffered(t *testing.T) {
-	c := race.Carrier(&client{calls: newTable()})
-	if n := c.Buffered(&race.Attempt{}); n != 0 {
-		t.Errorf("%d bytes", n)
-	}
-}
