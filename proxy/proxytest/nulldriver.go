@@ -38,8 +38,12 @@ type NullConn struct {
 	Out      []byte // written, not delivered
 	spare    []byte // the other half of Out's double buffer
 	Writes   int    // calls of Write and WriteParts
+	Held     int    // what Buffered returns
 	Closed   bool
 	Finished bool // closed by Finish
+
+	Left int         // of AwaitRoom
+	Room *loop.Flush // of AwaitRoom
 }
 
 // NewNullNet returns a network without loops.
@@ -72,13 +76,14 @@ func (c *NullConn) WriteParts(parts [][]byte) {
 		c.Writes++
 	}
 }
-func (c *NullConn) Buffered() int              { return 0 }
-func (c *NullConn) AwaitRoom(int, *loop.Flush) {}
-func (c *NullConn) Close()                     { c.Closed = true }
-func (c *NullConn) Drain()                     { c.Closed = true }
-func (c *NullConn) Finish()                    { c.Closed, c.Finished = true, true }
-func (c *NullConn) HasInput() bool             { return false }
-func (c *NullConn) RemoteAddr() string         { return "192.0.2.1:1" }
+func (c *NullConn) Buffered() int      { return c.Held }
+func (c *NullConn) Close()             { c.Closed = true }
+func (c *NullConn) Drain()             { c.Closed = true }
+func (c *NullConn) Finish()            { c.Closed, c.Finished = true, true }
+func (c *NullConn) HasInput() bool     { return false }
+func (c *NullConn) RemoteAddr() string { return "192.0.2.1:1" }
+
+func (c *NullConn) AwaitRoom(left int, f *loop.Flush) { c.Left, c.Room = left, f }
 
 func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
@@ -95,7 +100,8 @@ func (c *NullConn) Deliver(b []byte) {
 	}
 }
 
-func (l *NullLoop) endTurn() (moved bool) {
+// EndTurn ends a turn. It reports whether there was anything to do.
+func (l *NullLoop) EndTurn() (moved bool) {
 	posts := l.posts
 	l.posts = nil
 	for _, f := range posts {
@@ -112,6 +118,18 @@ func (l *NullLoop) endTurn() (moved bool) {
 	}
 	return moved || len(posts) > 0 || len(flushes) > 0
 }
+
+// RunTo moves the clock of this loop alone, with a turn for each time at which a timer is due.
+func (l *NullLoop) RunTo(at time.Duration) {
+	for due, ok := l.timers.Next(); ok && due <= at; due, ok = l.timers.Next() {
+		l.now = max(l.now, due)
+		l.EndTurn()
+	}
+	l.now = at
+}
+
+// Timers returns the number of timers that run.
+func (l *NullLoop) Timers() int { return l.timers.Len() }
 
 // ForgetClosed removes the connections that an end has closed, as a driver does.
 func (n *nullNet) ForgetClosed() {
@@ -181,7 +199,7 @@ func (n *nullNet) round() (moved bool) {
 		moved = true
 	}
 	for _, l := range n.loops {
-		moved = l.endTurn() || moved
+		moved = l.EndTurn() || moved
 	}
 	return moved
 }

@@ -11,70 +11,19 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// turns is a loop whose timers fire on time. A turn ends with each timer, and with endTurn.
-type turns struct {
-	loop.Loop // nil: the rest is not called
-	now       time.Duration
-	timers    loop.Timers
-	flushes   loop.Flushes
-}
-
-func (l *turns) Now() time.Duration                   { return l.now }
-func (l *turns) After(d time.Duration, t *loop.Timer) { l.timers.Arm(t, l.now+d) }
-func (l *turns) Stop(t *loop.Timer)                   { l.timers.Disarm(t) }
-func (l *turns) Defer(f *loop.Flush)                  { l.flushes.Add(f) }
-
-func (l *turns) endTurn() {
-	for _, f := range l.flushes.Take() {
-		f.Do()
-	}
-}
-
-// runTo fires the timers that are due until at.
-func (l *turns) runTo(at time.Duration) {
-	for due, ok := l.timers.Next(); ok && due <= at; due, ok = l.timers.Next() {
-		l.now = due
-		l.timers.Pop(due, l.timers.LastSeq()).Fire()
-		l.endTurn()
-	}
-	l.now = at
-}
-
-// wire is a connection that keeps what is written. A test says how much of that is Buffered.
-type wire struct {
-	loop.Conn // nil: the rest is not called
-	writes    [][]byte
-	buffered  int
-	left      int         // of AwaitRoom
-	room      *loop.Flush // of AwaitRoom
-}
-
-func (c *wire) Buffered() int                     { return c.buffered }
-func (c *wire) RemoteAddr() string                { return "192.0.2.1:1" }
-func (c *wire) AwaitRoom(left int, f *loop.Flush) { c.left, c.room = left, f }
-func (c *wire) Write(b []byte)                    { c.writes = append(c.writes, bytes.Clone(b)) }
-func (c *wire) WriteParts(parts [][]byte)         { c.writes = append(c.writes, bytes.Join(parts, nil)) }
-
-// written returns all that was written, and forgets it.
-func (c *wire) written() (b []byte) {
-	b = bytes.Join(c.writes, nil)
-	c.writes = nil
-	return b
-}
-
 // end is an accepting end of a link on its own.
 type end struct {
 	linkconn.Conn
 	t        *testing.T
-	loop     *turns
-	wire     *wire
+	loop     *proxytest.NullLoop
+	conn     *proxytest.NullConn
+	seen     int // writes before the last call of written
 	peer     *link.Writer
 	req      protocol.Request
 	inFlight int
@@ -84,11 +33,16 @@ type end struct {
 	before, flushed, lost, idle int // calls
 }
 
-// unattached returns an end without a connection.
-func unattached(t *testing.T) *end {
+// unattached returns an end without a connection. set changes its configuration.
+func unattached(t *testing.T, set ...func(*config.Config)) *end {
 	cfg := config.Default()
 	cfg.Timeouts.Body, cfg.Timeouts.Write, cfg.Timeouts.Drain = 4*time.Second, 5*time.Second, 20*time.Second
-	e := &end{t: t, loop: &turns{now: 1}, wire: &wire{}, peer: link.NewWriter()}
+	for _, f := range set {
+		f(cfg)
+	}
+	net := proxytest.NewNullNet()
+	e := &end{t: t, loop: net.Loop(), peer: link.NewWriter()}
+	e.conn, _ = net.Connect(e.loop, nil, nil, nil)
 	process := &shard.Process{Loops: 1}
 	process.Budget.Configure(&cfg.Limits)
 	s := shard.New(process, 0, e.loop, slog.New(slog.DiscardHandler), 1)
@@ -101,19 +55,27 @@ func unattached(t *testing.T) *end {
 }
 
 // newEnd returns an end that has got the preface of its peer, and has written its own.
-func newEnd(t *testing.T) *end {
-	e := unattached(t)
-	e.Attach(e.wire)
+func newEnd(t *testing.T, set ...func(*config.Config)) *end {
+	e := unattached(t, set...)
+	e.Attach(e.conn)
 	e.peer.Preface(link.Dialer, link.Settings{})
 	e.peer.Open(1, link.Settings{})
 	e.says(func(*link.Writer) {})
-	e.loop.endTurn()
-	if e.State() != linkconn.Open || len(e.wire.written()) == 0 {
+	e.loop.EndTurn()
+	if e.State() != linkconn.Open || len(e.written()) == 0 {
 		t.Fatal("the link is not open")
 	}
-	proxytest.Equal(t, "timers, of the keepalive", e.loop.timers.Len(), 1)
 	e.before, e.flushed, e.Shard.Stats.LinkFlushes = 0, 0, 0
 	return e
+}
+
+// writes returns the number of writes since the last call of written.
+func (e *end) writes() int { return e.conn.Writes - e.seen }
+
+// written returns all that was written, and forgets it.
+func (e *end) written() (b []byte) {
+	b, e.conn.Out, e.seen = e.conn.Out, nil, e.conn.Writes
+	return b
 }
 
 // says receives the frames that say writes.
@@ -177,23 +139,6 @@ func (e *end) respond(id uint64, n int) {
 	e.Writer.Response(id, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, n)}, protocol.CodecHTTP, nil)
 }
 
-// TestSettings: a sidecar announces the largest frames and window, and what it can do.
-func TestSettings(t *testing.T) {
-	want := link.Settings{MaxFrame: 64 << 10, MaxStreams: 4096, Window: 256 << 10, Features: link.FeatureProbes | link.FeatureCloses}
-	proxytest.Equal(t, "settings without streams", linkconn.Settings(&shard.Process{}), want)
-	want.Features |= link.FeatureStreams
-	proxytest.Equal(t, "settings with streams", linkconn.Settings(&shard.Process{Streams: true}), want)
-}
-
-// TestLimits: a message may have what limits allow, and what the other sidecar adds.
-func TestLimits(t *testing.T) {
-	s := unattached(t).Shard
-	got := linkconn.Limits(s, nil)
-	proxytest.Equal(t, "bytes of a message", got.Message, s.MessageLimits.Message)
-	proxytest.Equal(t, "bytes of a head", got.Header, s.MessageLimits.Header+384)
-	proxytest.Equal(t, "headers", got.Headers, s.MessageLimits.Headers+6)
-}
-
 // TestMemoryBeforeConnection: what is to be sent counts before there is a connection, too.
 func TestMemoryBeforeConnection(t *testing.T) {
 	e := unattached(t)
@@ -212,11 +157,11 @@ func TestCreditOfByte(t *testing.T) {
 	if begun == 0 || !e.Receive(proxytest.AppendData(first[:begun:begun], 1, 1)) {
 		t.Fatal("the link must close")
 	}
-	e.loop.endTurn()
-	proxytest.Equal(t, "writes for a byte", len(e.wire.writes), 0)
+	e.loop.EndTurn()
+	proxytest.Equal(t, "writes for a byte", e.writes(), 0)
 	e.says(func(w *link.Writer) { w.Ping(77) })
-	e.loop.endTurn()
-	if got := e.wire.written(); !bytes.Equal(got, []byte{4, 0, 1, 1, 9, 77, 0}) {
+	e.loop.EndTurn()
+	if got := e.written(); !bytes.Equal(got, []byte{4, 0, 1, 1, 9, 77, 0}) {
 		t.Errorf("%x was written, want CREDIT and PONG", got)
 	}
 }
@@ -226,7 +171,7 @@ func TestEndWithinInput(t *testing.T) {
 	e := newEnd(t)
 	e.stops = true
 	e.says(func(w *link.Writer) { w.Ping(77) })
-	e.loop.runTo(time.Hour)
+	e.loop.RunTo(time.Hour)
 	proxytest.Equal(t, "losses", e.lost, 0)
 	proxytest.Equal(t, "bytes held", e.held(), 0)
 }
@@ -236,9 +181,9 @@ func TestPong(t *testing.T) {
 	e := newEnd(t)
 	in, out := e.Shard.Stats.LinkBytesIn, e.Shard.Stats.LinkBytesOut
 	e.says(func(w *link.Writer) { w.Ping(77) })
-	proxytest.Equal(t, "writes within the turn", len(e.wire.writes), 0)
-	e.loop.endTurn()
-	if got := e.wire.written(); !bytes.Equal(got, []byte{9, 77, 0}) {
+	proxytest.Equal(t, "writes within the turn", e.writes(), 0)
+	e.loop.EndTurn()
+	if got := e.written(); !bytes.Equal(got, []byte{9, 77, 0}) {
 		t.Errorf("%x was written", got)
 	}
 	s := &e.Shard.Stats
@@ -265,47 +210,47 @@ func TestSchedule(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnd(t)
 			for i, size := range c.sizes {
-				proxytest.Equal(t, "writes of earlier messages", len(e.wire.writes), 0)
+				proxytest.Equal(t, "writes of earlier messages", e.writes(), 0)
 				e.respond(uint64(i+1), size)
 				e.Schedule(c.alone)
 			}
-			if now := len(e.wire.writes) == 1; now != c.now || e.flushed > 0 {
+			if now := e.writes() == 1; now != c.now || e.flushed > 0 {
 				t.Errorf("written at once: %t, at the end of a turn: %d", now, e.flushed)
 			}
-			e.loop.endTurn()
-			proxytest.Equal(t, "writes", len(e.wire.writes), 1)
+			e.loop.EndTurn()
+			proxytest.Equal(t, "writes", e.writes(), 1)
 			proxytest.Equal(t, "messages in them", e.Shard.Stats.LinkBatches.Sum, uint64(len(c.sizes)))
 			proxytest.Equal(t, "bytes held", e.held(), e.Account.Tables())
 		})
 	}
 }
 
-// TestOutputBound: frames are written until more than mux.MaxOutbound bytes wait for the peer to read. Then they count as held until
+// TestFramesAwaitRoom: frames are written until more than mux.MaxOutbound bytes wait for the peer to read. Then they count as held until
 // there is room.
-func TestOutputBound(t *testing.T) {
+func TestFramesAwaitRoom(t *testing.T) {
 	for buffered, writes := range map[int]int{mux.MaxOutbound: 1, mux.MaxOutbound + 1: 0} {
 		e := newEnd(t)
-		e.wire.buffered = buffered
+		e.conn.Held = buffered
 		proxytest.Equal(t, "output waits", e.Waits(), true)
 		e.respond(1, 10_000)
 		e.FlushLater()
-		proxytest.Equal(t, "writes within the turn", len(e.wire.writes), 0)
-		e.loop.endTurn()
-		proxytest.Equal(t, "writes", len(e.wire.writes), writes)
+		proxytest.Equal(t, "writes within the turn", e.writes(), 0)
+		e.loop.EndTurn()
+		proxytest.Equal(t, "writes", e.writes(), writes)
 		if writes == 1 {
 			continue
 		}
 		if n := e.Account.Messages(); n < 10_000 || n != e.Writer.Encoded() {
 			t.Errorf("%d bytes count, %d wait", n, e.Writer.Encoded())
 		}
-		proxytest.Equal(t, "room that is awaited", e.wire.left, mux.MaxOutbound)
-		e.wire.buffered = 0
-		e.wire.room.Do()
-		proxytest.Equal(t, "writes into the room", len(e.wire.writes), 1)
+		proxytest.Equal(t, "room that is awaited", e.conn.Left, mux.MaxOutbound)
+		e.conn.Held = 0
+		e.conn.Room.Do()
+		proxytest.Equal(t, "writes into the room", e.writes(), 1)
 		proxytest.Equal(t, "bytes that count", e.Account.Messages(), 0)
 		proxytest.Equal(t, "flushes", e.flushed, 2)
 		proxytest.Equal(t, "output waits", e.Waits(), false)
-		e.wire.buffered = 1
+		e.conn.Held = 1
 		proxytest.Equal(t, "a byte waits", e.Waits(), true)
 	}
 }
@@ -314,7 +259,7 @@ func TestOutputBound(t *testing.T) {
 func TestControlBound(t *testing.T) {
 	const most, refusal = 1 << 20, 4 // bytes
 	e := newEnd(t)
-	e.wire.buffered = mux.MaxOutbound + 1
+	e.conn.Held = mux.MaxOutbound + 1
 	for range most / refusal {
 		e.Writer.Refused(1, link.Overload)
 	}
@@ -335,13 +280,13 @@ func TestMemory(t *testing.T) {
 			w.Request(id+1, proxytest.LinkRequest, time.Hour, nil)
 		}
 	})
-	e.wire.buffered = mux.MaxOutbound + 1
+	e.conn.Held = mux.MaxOutbound + 1
 	e.respond(1, 10_000)
 	b := e.request(4)
 	if !e.Receive(b[:len(b)/2]) {
 		t.Fatal("the link must close")
 	}
-	e.loop.endTurn()
+	e.loop.EndTurn()
 	for what, n := range map[string]int{
 		"the reader's messages": e.Reader.Buffered(), "the writer's messages": e.Writer.Encoded(),
 		"the reader's table": e.Reader.Interned(), "the writer's table": e.Writer.Interned(),
@@ -363,22 +308,20 @@ func TestStop(t *testing.T) {
 		t.Fatal("the link must close")
 	}
 	e.respond(1, 1<<20) // uses up the credit
-	e.wire.buffered = 1000
+	e.conn.Held = 1000
 	e.Flush()
 	e.LimitDrain()
 	e.StartDraining()
-	if n := e.loop.timers.Len(); n != 5 { // and those of the keepalive and of the backlog
-		t.Errorf("%d timers", n)
-	}
 	if e.held() == 0 {
 		t.Error("nothing is held")
 	}
 	e.Stop()
 	proxytest.Equal(t, "bytes held", e.held(), 0)
-	proxytest.Equal(t, "timers, of all backlogs and of unused buffers", e.loop.timers.Len(), 2)
-	e.loop.runTo(time.Hour)
-	proxytest.Equal(t, "timers", e.loop.timers.Len(), 0)
+	e.written()
+	e.loop.RunTo(time.Hour)
+	proxytest.Equal(t, "timers", e.loop.Timers(), 0)
 	proxytest.Equal(t, "calls after the end", [2]int{e.lost, e.idle}, [2]int{})
+	proxytest.Equal(t, "writes after the end", e.writes(), 0)
 }
 
 // TestSlowFrame: a link closes as soon as a frame is incomplete for timeouts.body.
@@ -388,9 +331,9 @@ func TestSlowFrame(t *testing.T) {
 	if !e.Receive(b[:len(b)/2]) {
 		t.Fatal("the link must close")
 	}
-	e.loop.runTo(4 * time.Second)
+	e.loop.RunTo(4 * time.Second)
 	proxytest.Equal(t, "losses before the time", e.lost, 0)
-	e.loop.runTo(4*time.Second + 10)
+	e.loop.RunTo(4*time.Second + 10)
 	proxytest.Equal(t, "losses", e.lost, 1)
 }
 
@@ -403,19 +346,19 @@ func TestSlowMessage(t *testing.T) {
 	if !e.Receive(first[:len(wholeFrames(first, len(first)-1))]) {
 		t.Fatal("the link must close")
 	}
-	e.loop.runTo(time.Second / 2)
+	e.loop.RunTo(time.Second / 2)
 	if !e.Receive(append(first[len(wholeFrames(first, len(first)-1)):], second[:begun]...)) {
 		t.Fatal("the link must close")
 	}
-	e.loop.endTurn()
-	e.wire.written()
+	e.loop.EndTurn()
+	e.written()
 	if e.Account.Messages() < 10_000 {
 		t.Fatalf("%d bytes are held of an incomplete message", e.Account.Messages())
 	}
-	e.loop.runTo(5 * time.Second)
-	proxytest.Equal(t, "writes before the time", len(e.wire.writes), 0)
-	e.loop.runTo(5*time.Second + 10)
-	if got := e.wire.written(); !bytes.HasPrefix(got, []byte{7, 2, 1, byte(link.DeadlinePassed)}) {
+	e.loop.RunTo(5 * time.Second)
+	proxytest.Equal(t, "writes before the time", e.writes(), 0)
+	e.loop.RunTo(5*time.Second + 10)
+	if got := e.written(); !bytes.HasPrefix(got, []byte{7, 2, 1, byte(link.DeadlinePassed)}) {
 		t.Errorf("%x was written, no refusal", got)
 	}
 	proxytest.Equal(t, "bytes held", e.Account.Messages(), 0)
@@ -428,36 +371,52 @@ func TestCreditTimeout(t *testing.T) {
 	e.respond(1, 1<<20)
 	e.Flush()
 	for second := 1; second < 5; second++ {
-		e.loop.runTo(time.Duration(second) * time.Second)
+		e.loop.RunTo(time.Duration(second) * time.Second)
 		e.respond(uint64(second+1), 10)
 		e.Flush()
 	}
 	proxytest.Equal(t, "losses before the time", e.lost, 0)
-	e.loop.runTo(5*time.Second + 10)
+	e.loop.RunTo(5*time.Second + 10)
 	proxytest.Equal(t, "losses", e.lost, 1)
 	proxytest.Equal(t, "write timeouts", e.Shard.Stats.WriteTimeouts, uint64(1))
 }
 
-// TestKeepaliveOfPartialFrame: a peer that has sent a single byte of a frame gets a PING when it is silent, and loses its link if it
-// does not respond. Without that byte the link is idle.
-func TestKeepaliveOfPartialFrame(t *testing.T) {
-	for _, partial := range []bool{false, true} {
-		e := newEnd(t)
-		e.Shard.Config.Timeouts.Body = time.Hour
-		if partial && (!e.Receive([]byte{1}) || e.Reader.Buffered() != 1) {
-			t.Fatalf("%d bytes are buffered", e.Reader.Buffered())
-		}
-		e.loop.runTo(21 * time.Second)
-		if got := bytes.Equal(e.wire.written(), []byte{8, 1, 0}); got != partial {
-			t.Errorf("partial %t: a PING: %t", partial, got)
-		}
-		e.loop.runTo(69 * time.Second)
-		proxytest.Equal(t, "idle for less than 70 s", e.idle, 0)
-		e.loop.runTo(91 * time.Second)
-		if want := map[bool][2]int{true: {1, 0}, false: {0, 1}}[partial]; [2]int{e.lost, e.idle} != want {
-			t.Errorf("partial %t: lost %d times, idle %d times", partial, e.lost, e.idle)
-		}
-		proxytest.Equal(t, "timers of a link that has closed", e.loop.timers.Len(), 0)
+// TestKeepaliveOfPart: a peer gets a PING when it is silent while a single byte of its frame has arrived, or a response waits for its
+// credit. It loses its link if it does not respond. With neither the link is idle.
+func TestKeepaliveOfPart(t *testing.T) {
+	patient := func(c *config.Config) { c.Timeouts.Body, c.Timeouts.Write = time.Hour, time.Hour }
+	for _, c := range []struct {
+		name  string
+		begin func(e *end)
+		busy  bool
+	}{
+		{"nothing", func(*end) {}, false},
+		{"a byte of a frame", func(e *end) {
+			if !e.Receive([]byte{1}) || e.Reader.Buffered() != 1 {
+				e.t.Fatalf("%d bytes are buffered", e.Reader.Buffered())
+			}
+		}, true},
+		{"a response without credit", func(e *end) {
+			e.respond(1, 1<<20)
+			e.Flush()
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnd(t, patient)
+			c.begin(e)
+			e.written()
+			e.loop.RunTo(21 * time.Second)
+			if got := bytes.Equal(e.written(), []byte{8, 1, 0}); got != c.busy {
+				t.Errorf("a PING: %t", got)
+			}
+			e.loop.RunTo(69 * time.Second)
+			proxytest.Equal(t, "idle for less than 70 s", e.idle, 0)
+			e.loop.RunTo(91 * time.Second)
+			if want := map[bool][2]int{true: {1, 0}, false: {0, 1}}[c.busy]; [2]int{e.lost, e.idle} != want {
+				t.Errorf("lost %d times, idle %d times", e.lost, e.idle)
+			}
+			proxytest.Equal(t, "timers of a link that has closed", e.loop.Timers(), 0)
+		})
 	}
 }
 
@@ -465,14 +424,14 @@ func TestKeepaliveOfPartialFrame(t *testing.T) {
 func TestIdleLinkThatStays(t *testing.T) {
 	e := newEnd(t)
 	e.stays = true
-	e.loop.runTo(91 * time.Second)
+	e.loop.RunTo(91 * time.Second)
 	proxytest.Equal(t, "idle", e.idle, 3)
 	e.inFlight = 1
-	e.loop.runTo(101 * time.Second) // sends a PING
+	e.loop.RunTo(101 * time.Second) // sends a PING
 	e.says(func(w *link.Writer) { w.Pong(1) })
 	e.inFlight = 0
-	e.loop.runTo(169 * time.Second)
+	e.loop.RunTo(169 * time.Second)
 	proxytest.Equal(t, "idle for 60 s after a request", e.idle, 3)
-	e.loop.runTo(171 * time.Second)
+	e.loop.RunTo(171 * time.Second)
 	proxytest.Equal(t, "idle for more", [2]int{e.idle, e.lost}, [2]int{4, 0})
 }
