@@ -145,7 +145,7 @@ func TestCallsOfConnection(t *testing.T) {
 	m.Settled()
 }
 
-// TestIdleConnectionOfRemovedEndpoint: it closes at once, whatever the last response was, and leaves no timer.
+// TestIdleConnectionOfRemovedEndpoint: it closes at once, whatever the length of the last response was, and leaves no timer.
 func TestIdleConnectionOfRemovedEndpoint(t *testing.T) {
 	for name, size := range map[string]int{"a response": 10, "a response above limits.message": proxytest.LongBodySize} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,20 @@ import (
 // TestMemoryOfHeldResponse: a response that waits for a better one counts once, also if it was converted.
 func TestMemoryOfHeldResponse(t *testing.T) {
 	const size = 100_000
-	for _, converted := range []bool{false, true} {
+	for name, call := range map[string]func(m *proxytest.Mesh, c *proxytest.DubboClient) (check func()){
+		"passed on": func(_ *proxytest.Mesh, c *proxytest.DubboClient) func() {
+			id := c.CallHessian("m", "x")
+			return func() { c.CheckResult(id, dubbo.StatusServerError, "") }
+		},
+		"converted": func(m *proxytest.Mesh, _ *proxytest.DubboClient) func() {
+			k := m.JSONCall("m", `{"args":["x"]}`)
+			m.Do(k)
+			return func() {
+				m.Finish(k)
+				proxytest.Equal(m.T, "status", k.Status, 500)
+			}
+		},
+	} {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, OneHop: true,
 			Service: `timeout: 5s, idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, serialization: fastjson`})
 		served := 0
@@ -25,26 +38,13 @@ func TestMemoryOfHeldResponse(t *testing.T) {
 				return &dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusServerError, Body: body}
 			}
 		}
-		c := m.DialDubbo(proxytest.EgressDubbo)
-		var k *proxytest.Call
-		var id int64
-		if converted {
-			k = m.JSONCall("m", `{"args":["x"]}`)
-			m.Do(k)
-		} else {
-			id = c.CallHessian("m", "x")
-		}
+		check := call(m.Mesh, m.DialDubbo(proxytest.EgressDubbo))
 		m.RunUntil("the second attempt", func() bool { return served == 2 })
 		m.W.Run(10 * time.Millisecond)
 		if held := m.Consumer.Proc.Held(); held < size || held > 2*size {
-			t.Errorf("converted %t: %d bytes are held for a response of %d", converted, held, size)
+			t.Errorf("%s: %d bytes are held for a response of %d", name, held, size)
 		}
-		if converted {
-			m.Finish(k)
-			proxytest.Equal(t, "status", k.Status, 500)
-		} else {
-			c.CheckResult(id, dubbo.StatusServerError, "")
-		}
+		check()
 		m.Settled()
 	}
 }
