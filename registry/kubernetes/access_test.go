@@ -3,11 +3,13 @@ package kubernetes
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,5 +138,53 @@ users: [{name: v, user: {token: wrong}}, {name: u, user: {token: right, tokenFil
 	}
 	if _, err := New(Options{Kubeconfig: path + "2"}); !os.IsNotExist(err) {
 		t.Errorf("without the file: %v", err)
+	}
+}
+
+// TestIdleConnections: after requests at once over HTTP/1.1, one connection stays for the next request.
+func TestIdleConnections(t *testing.T) {
+	const requests = 3
+	var all sync.WaitGroup
+	all.Add(requests)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		all.Done()
+		all.Wait()
+	}))
+	closed := make(chan struct{}, requests)
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	defer server.Close()
+	client := new(access).client(time.Minute)
+	defer client.CloseIdleConnections()
+	var asked sync.WaitGroup
+	for range requests {
+		asked.Go(func() {
+			if resp, err := client.Get(server.URL); err != nil {
+				t.Error(err)
+			} else {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	asked.Wait()
+	for range requests - 1 {
+		select {
+		case <-closed:
+		case <-time.After(time.Minute):
+			t.Fatal("several connections stay")
+		}
+	}
+	all.Add(1)
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if len(closed) > 0 {
+		t.Error("no connection has stayed")
 	}
 }

@@ -189,7 +189,7 @@ func (s *endpointSlice) appendReplicas(to []replica, port int, wrong *wrongEndpo
 			ready:    e.Conditions.Ready == nil || *e.Conditions.Ready,
 		}
 		terminating := e.Conditions.Terminating != nil && *e.Conditions.Terminating
-		serving := e.Conditions.Serving == nil && r.ready || e.Conditions.Serving != nil && *e.Conditions.Serving
+		serving := e.Conditions.Serving != nil && *e.Conditions.Serving // without it what is ready serves: that is used anyway
 		r.draining = terminating && serving
 		for _, z := range e.Hints.ForZones {
 			r.zones = append(r.zones, z.Name)

@@ -31,6 +31,7 @@ func TestEndpointsOf(t *testing.T) {
 		{"two slices", "", "", []string{four(at("10.0.0.1", "")), four(at("10.0.0.2", ""))}, "10.0.0.1:80 10.0.0.2:80"},
 		{"several addresses of one", "", "", []string{four(`{"addresses": ["10.0.0.1", "10.0.0.2"]}`)}, "10.0.0.1:80"},
 		{"no address", "", "", []string{four(`{"addresses": []}`)}, ""},
+		{"no address before others", "", "", []string{four(`{"addresses": []},` + at("10.0.0.1", ""))}, "10.0.0.1:80"},
 		{"no IP address", "", "", []string{four(at("10.0.0.256", ""))}, ""},
 		{"a long zone", "", "", []string{four(at("10.0.0.1", `, "zone": "`+strings.Repeat("z", registry.MaxName+1)+`"`) + "," + at("10.0.0.2", `, "zone": "`+strings.Repeat("z", registry.MaxName)+`"`))},
 			"10.0.0.2:80 " + strings.Repeat("z", registry.MaxName)},
@@ -85,7 +86,9 @@ func TestEndpointsOf(t *testing.T) {
 		endpoints, wrong, err := endpointsOf(all, c.port, c.zone, func(addr string) bool { return rule.Check("compute", addr, false) == "" })
 		var got []string
 		for _, e := range rule.Watch("compute", nil).Permitted(registry.Normalize(endpoints), nil) {
-			got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone))
+			if got = append(got, strings.TrimSpace(e.Addr+" "+e.Zone)); e.Weight != 1 {
+				t.Errorf("%s: %s has the weight %d", c.name, e.Addr, e.Weight)
+			}
 		}
 		if err != nil {
 			got = append(got, err.Error())
@@ -134,6 +137,7 @@ func TestPorts(t *testing.T) {
 		{"", nil, 0},
 		{"", []port{{Port: 80}, {Port: 81}}, -1},
 		{"", []port{{Port: 80}, {Port: 53, Protocol: "UDP"}}, 80},
+		{"", []port{{Port: 53, Protocol: "UDP"}, {Port: 80}}, 80},
 		{"http", []port{{Port: 80}, {Name: "http", Port: 81}, {Name: "http", Port: 82}}, 81},
 		{"82", []port{{Port: 80}, {Name: "http", Port: 82}}, 82},
 		{"dns", []port{{Name: "dns", Port: 53, Protocol: "UDP"}}, 0},
