@@ -1,10 +1,12 @@
 package health
 
 import (
+	"bytes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +22,8 @@ const revision = 7
 type source struct {
 	notify func(*registry.Snapshot)
 	first  []registry.Endpoint
-	last   *Follower // the Follower of this source
+	last   *Follower    // the Follower of this source
+	log    bytes.Buffer // of last; only its goroutine writes
 }
 
 func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
@@ -41,7 +44,7 @@ func follow(t *testing.T, c Check) (src *source, next func() (all, unhealthy []s
 	t.Helper()
 	src = &source{}
 	got := make(chan *registry.Snapshot, 100)
-	f := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)},
+	f := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.NewTextHandler(&src.log, nil))},
 		func(s *registry.Snapshot) { got <- s })
 	t.Cleanup(f.Stop)
 	src.last = f
@@ -108,7 +111,7 @@ func TestThresholds(t *testing.T) {
 }
 
 // TestTCP checks that a port which refuses connections is unhealthy, whatever its
-// protocol, until it accepts them.
+// protocol, until it accepts them. The log says both once.
 func TestTCP(t *testing.T) {
 	c := fast
 	c.Path = ""
@@ -122,6 +125,12 @@ func TestTCP(t *testing.T) {
 	expect(t, next, all, []string{addr})
 	must.ListenOn(t, "tcp", addr)
 	expect(t, next, all, nil)
+	src.last.Stop()
+	lines := strings.Split(strings.TrimSpace(src.log.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "endpoint is unhealthy") || !strings.Contains(lines[0], "endpoint="+addr) ||
+		!strings.Contains(lines[1], "endpoint is healthy again") || !strings.Contains(lines[1], "endpoint="+addr) {
+		t.Errorf("the log has %q", lines)
+	}
 }
 
 // TestParallel checks that many endpoints are all checked, with at most parallel checks

@@ -73,7 +73,7 @@ func serving(body []byte) error {
 	}
 	message, status := body[framed:], uint64(0)
 	if len(message) > 0 {
-		n := 0
+		var n int
 		if status, n = binary.Uvarint(message[1:]); message[0] != servingTag || n <= 0 {
 			return fmt.Errorf("malformed: %.32x", body)
 		}

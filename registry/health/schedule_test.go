@@ -89,25 +89,29 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// TestLateStart: an endpoint whose first strict check does not end delays the others by the time of one check.
+// TestLateStart: an endpoint whose first strict check does not end delays the others by the time of one check. Without others the
+// first snapshot waits for the end.
 func TestLateStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := Check{
-			Path: "/", Interval: time.Hour, Timeout: 7 * time.Second, Healthy: 1, Unhealthy: 1, Strict: true,
-			TLS: func(string, string) *tls.Config { time.Sleep(time.Hour); return &tls.Config{} },
-		}
-		f, got := followTimed(c, append(missing(1), registry.Endpoint{Addr: "10.0.0.1:80", Protocol: "link"}))
-		time.Sleep(time.Minute)
-		f.Stop()
-		if len(*got) != 1 || (*got)[0].at != c.Timeout {
-			t.Fatalf("snapshots %+v", *got)
-		}
-		for _, e := range (*got)[0].Endpoints {
-			if e.Down != (e.Protocol == "") {
-				t.Errorf("%+v", e)
+	const lasts = time.Hour
+	c := Check{
+		Path: "/", Interval: 2 * time.Hour, Timeout: 7 * time.Second, Healthy: 1, Unhealthy: 1, Strict: true,
+		TLS: func(string, string) *tls.Config { time.Sleep(lasts); return &tls.Config{} },
+	}
+	for want, others := range map[time.Duration][]registry.Endpoint{c.Timeout: {{Addr: "10.0.0.1:80", Protocol: "link"}}, lasts: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			f, got := followTimed(c, append(missing(1), others...))
+			time.Sleep(want + time.Minute)
+			f.Stop()
+			if len(*got) != 1 || (*got)[0].at != want {
+				t.Fatalf("snapshots %+v, want one at %v", *got, want)
 			}
-		}
-	})
+			for _, e := range (*got)[0].Endpoints {
+				if e.Down != (e.Protocol == "") {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
+	}
 }
 
 // TestGoneWhileAsked: an endpoint that leaves during a check is not asked again, and the outcome changes nothing.
@@ -126,6 +130,49 @@ func TestGoneWhileAsked(t *testing.T) {
 		if f.Stop(); asked.Load() != 1 || snapshots != 2 || len(f.Verdicts()) != 0 {
 			t.Errorf("asked %d times, %d snapshots, verdicts %v", asked.Load(), snapshots, f.Verdicts())
 		}
+	})
+}
+
+// TestGoneBeforeAsked: an endpoint that leaves before its check is due is not asked.
+func TestGoneBeforeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{first: missing(3)}
+		var asked atomic.Int32
+		o := Options{
+			Check:  Check{Interval: time.Hour, Timeout: timeout, Healthy: 1, Unhealthy: 1},
+			Other:  func(string) string { asked.Add(1); return "" },
+			Logger: slog.New(slog.DiscardHandler),
+		}
+		f := Follow(src, "s", o, func(*registry.Snapshot) {})
+		time.Sleep(2 * spread)
+		before := asked.Load() // the next checks are in an hour
+		src.set(missing(1)...)
+		time.Sleep(2 * time.Hour)
+		f.Stop()
+		if now := asked.Load(); before != 3 || now < before+1 || now > before+2 {
+			t.Errorf("asked %d times, and then %d times", before, now-before)
+		}
+	})
+}
+
+// TestManyDue: an endpoint whose check is due while the most are in flight is asked once another check has ended.
+func TestManyDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		c := Check{
+			Path: "/", Interval: spread, Timeout: time.Hour, Healthy: 1, Unhealthy: 1,
+			TLS: func(string, string) *tls.Config { asked.Add(1); time.Sleep(time.Minute); return &tls.Config{} },
+		}
+		f, _ := followTimed(c, missing(parallel+1))
+		for minute := range int32(3) {
+			time.Sleep(2 * spread)
+			synctest.Wait()
+			if now := asked.Load(); now != (minute+1)*parallel {
+				t.Errorf("in minute %d: %d checks have begun", minute, now)
+			}
+			time.Sleep(time.Minute - 2*spread)
+		}
+		f.Stop()
 	})
 }
 
