@@ -30,10 +30,14 @@ type timed struct {
 
 // followTimed follows endpoints, and keeps their snapshots.
 func followTimed(c Check, first []registry.Endpoint) (f *Follower, got *[]timed) {
+	return followSource(c, &source{first: first})
+}
+
+func followSource(c Check, src *source) (f *Follower, got *[]timed) {
 	begin := time.Now()
 	got = new([]timed)
 	o := Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)}
-	return Follow(&source{first: first}, "s", o, func(s *registry.Snapshot) { *got = append(*got, timed{time.Since(begin), s}) }), got
+	return Follow(src, "s", o, func(s *registry.Snapshot) { *got = append(*got, timed{time.Since(begin), s}) }), got
 }
 
 // TestSpread: the first checks of endpoints that come together are spread over the interval, and later ones, too.
@@ -99,7 +103,10 @@ func TestLateStart(t *testing.T) {
 	}
 	for want, others := range map[time.Duration][]registry.Endpoint{c.Timeout: {{Addr: "10.0.0.1:80", Protocol: "link"}}, lasts: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			f, got := followTimed(c, append(missing(1), others...))
+			src := &source{first: append(missing(1), others...)}
+			f, got := followSource(c, src)
+			time.Sleep(c.Timeout - 1)
+			src.set(src.first...) // does not change when that is
 			time.Sleep(want + time.Minute)
 			f.Stop()
 			if len(*got) != 1 || (*got)[0].at != want {

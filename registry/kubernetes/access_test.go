@@ -96,7 +96,7 @@ func TestAuthorize(t *testing.T) {
 	for _, c := range []struct {
 		text, want string
 		isError    bool
-	}{{"abc\n", "Bearer abc", false}, {"", "", false}, {"none", "", true}} {
+	}{{"abc\n", "Bearer abc", false}, {"a", "Bearer a", false}, {"", "", false}, {"none", "", true}} {
 		a := access{token: material{file: file}}
 		if c.isError {
 			if err := os.Remove(file); err != nil {

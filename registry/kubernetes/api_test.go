@@ -195,7 +195,7 @@ func sliceOf(service string, port int, endpoints ...registry.Endpoint) map[strin
 	}
 }
 
-// open returns a Registry for the namespace shop.
+// open returns a Registry for the namespace shop. Once it is closed, it must keep nothing of a watch.
 func open(t *testing.T, a *api, change func(*Options)) *Registry {
 	t.Helper()
 	server, err := url.Parse(a.URL)
@@ -210,5 +210,12 @@ func open(t *testing.T, a *api, change func(*Options)) *Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		for namespace, f := range r.followers {
+			if len(f.users) > 0 {
+				t.Errorf("%d watches of namespace %s are left", len(f.users), namespace)
+			}
+		}
+	})
 	return r
 }

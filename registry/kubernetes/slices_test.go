@@ -51,6 +51,7 @@ func TestEndpointsOf(t *testing.T) {
 		{"a named port", "grpc", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:81"},
 		{"a numbered port", "81", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:81"},
 		{"slices with other numbers", "http", "", []string{four(at("10.0.0.1", "")), slice("IPv4", `"ports": [{"name": "http", "port": 8080}]`, at("10.0.0.2", ""))}, "10.0.0.1:80 10.0.0.2:8080"},
+		{"a slice without the port before another", "grpc", "", []string{four(at("10.0.0.1", "")), slice("IPv4", `"ports": [{"name": "grpc", "port": 81}]`, at("10.0.0.2", ""))}, "10.0.0.2:81"},
 		{"no such port", "grpc", "", []string{four(at("10.0.0.1", ""))}, ""},
 		{"several ports", "", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"port": 81}]`, at("10.0.0.1", ""))}, "several ports; expected one of http, 81 as its port"},
 		{"beside UDP", "", "", []string{slice("IPv4", `"ports": [{"name": "http", "port": 80}, {"protocol": "UDP", "port": 81}]`, at("10.0.0.1", ""))}, "10.0.0.1:80"},

@@ -79,6 +79,8 @@ func TestFindInstances(t *testing.T) {
 		"a weight":                   {one, metadata(`{"name":"demo.Hello","protocol":"dubbo","params":{"weight":"7"}}`), "10.0.0.1:1*7", "", nil},
 		"a weight of one that is disabled": {value{data: strings.Replace(one.data, `"port":1,`, `"port":1,"enabled":false,`, 1)},
 			metadata(`{"name":"demo.Hello","protocol":"dubbo","params":{"weight":"7"}}`), "10.0.0.1:1*0", "", nil},
+		"a weight of one with a weight": {value{data: strings.Replace(one.data, `"metadata":{`, `"metadata":{"weight":"1",`, 1)},
+			metadata(`{"name":"demo.Hello","protocol":"dubbo","params":{"weight":"7"}}`), "10.0.0.1:1*7", "", nil},
 		"another protocol":                  {one, metadata(`{"name":"demo.Hello","protocol":"rest","port":2}`), "", "", nil},
 		"a port that is none":               {one, metadata(`{"name":"demo.Hello","protocol":"dubbo","port":70000}`), "", "10.0.0.1, port 70000", nil},
 		"a protocol that has no port there": {one, metadata(`{"name":"demo.Hello","protocol":"rest"}`), "", "10.0.0.1, port 0", nil},
@@ -99,6 +101,9 @@ func TestFindInstances(t *testing.T) {
 		}
 		if found.malformed.example != c.malformed || !errors.Is(found.err, c.err) {
 			t.Errorf("%s: malformed is %q, error %v", name, found.malformed.example, found.err)
+		}
+		if want := map[bool]int{true: 1}[name == "another protocol"]; found.others["rest"] != want {
+			t.Errorf("%s: other protocols are %v", name, found.others)
 		}
 	}
 }

@@ -146,6 +146,11 @@ func TestInstances(t *testing.T) {
 	w.WaitAddrs("10.0.0.3:20880", "10.0.0.9:20880")
 	s.delete("/dubbo/mapping/" + hello)
 	w.WaitAddrs("10.0.0.9:20880")
+	r.mirror.mu.Lock()
+	defer r.mirror.mu.Unlock()
+	if n := len(r.mirror.entries); n != 3 {
+		t.Errorf("%d nodes are followed: more than the providers, the configurators and the mapping", n)
+	}
 }
 
 // TestMalformedRecords: records that can't be used are told once, and never take the endpoints of a service.

@@ -67,6 +67,27 @@ func overtaken(t *testing.T, server string, before func(op int32)) (addr string)
 	return l.Addr().String()
 }
 
+// TestRegisterRequests: a registration where nothing is asks for each node once before those above it are there, and once after that.
+func TestRegisterRequests(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	var mu sync.Mutex
+	creations := 0
+	r := s.openAt(overtaken(t, srv.Addr(), func(op int32) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == opCreate {
+			creations++
+		}
+	}), grace, nil)
+	waitState(t, r.Register(at("10.0.0.1:80", 1)), registry.Registered)
+	mu.Lock()
+	defer mu.Unlock()
+	if want := 2*5 - 1; creations != want { // chroot, dubbo, interface, providers and record; what the chroot is in is there
+		t.Errorf("%d nodes were to be made, want %d", creations, want)
+	}
+}
+
 // TestOvertaken: a registration reaches its goal at once, whatever another process does to its node, or to the nodes above, just before
 // a request.
 func TestOvertaken(t *testing.T) {

@@ -300,6 +300,18 @@ func TestRegisterRefused(t *testing.T) {
 	if h.Change(at("10.0.0.1:80", 2)); h.State() != registry.Registered {
 		t.Errorf("changed to what it is, and %v", h.State())
 	}
+	if rec, err = r.recordOf(ptr(at("10.0.0.1:80", 3))); err != nil { // another refusal is told again
+		t.Fatal(err)
+	}
+	told := log.count("registration failed")
+	srv.Fail(rec.path(), int32(session.NoAuth))
+	h.Change(at("10.0.0.1:80", 3))
+	eventually.True(t, "a refusal", func() bool { return h.State() == registry.Pending && h.Err() == session.NoAuth })
+	if n := log.count("registration failed"); n != told+1 {
+		t.Errorf("%d refusals are told, want %d", n, told+1)
+	}
+	srv.Fail(rec.path(), 0)
+	waitState(t, h, registry.Registered)
 }
 
 // TestWithdrawRefused: a record that may not be removed stays, with the reason, and is removed once it may be.
