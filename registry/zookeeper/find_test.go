@@ -255,6 +255,36 @@ func TestTellUnreadable(t *testing.T) {
 	}
 }
 
+// TestOutageLog: the log has the failures of an outage, each code once, unless one alone is followed by a response.
+func TestOutageLog(t *testing.T) {
+	const fail, other, again, end = "fail", "other code", "same code", "end"
+	for _, c := range []struct {
+		events      string
+		told, ended int
+	}{
+		{"", 0, 0}, {end, 0, 0}, {fail, 0, 0}, {fail + "," + end, 0, 0}, {fail + "," + again, 1, 0}, {fail + "," + other, 2, 0},
+		{fail + "," + again + "," + again, 1, 0}, {fail + "," + again + "," + other, 2, 0}, {fail + "," + other + "," + again, 2, 0},
+		{fail + "," + again + "," + end, 1, 1}, {fail + "," + again + "," + end + "," + end, 1, 1},
+		{fail + "," + again + "," + end + "," + fail, 1, 1}, {fail + "," + end + "," + fail + "," + again + "," + end, 1, 1},
+	} {
+		var log said
+		o := outage{log: slog.New(slog.NewTextHandler(&log, nil))}
+		for event := range strings.SplitSeq(c.events, ",") {
+			switch event {
+			case fail, other:
+				o.add(errURL, true)
+			case again:
+				o.add(errURL, false)
+			case end:
+				o.end()
+			}
+		}
+		if told, ended := log.count("does not respond"), log.count("responds again"); told != c.told || ended != c.ended {
+			t.Errorf("%s: %d and %d lines, want %d and %d", c.events, told, ended, c.told, c.ended)
+		}
+	}
+}
+
 // TestShortened: a log has at most the first 200 bytes of a text, and no part of a character.
 func TestShortened(t *testing.T) {
 	for text, want := range map[string]string{

@@ -113,10 +113,20 @@ func providerPath(service, u string) string {
 // open returns a Registry whose session outlives any pause of the machine. change may be nil.
 func (s *store) open(change func(*Options)) *Registry { return s.openAt(s.addr, time.Second, change) }
 
+// openAt is open for another address and grace. Once the Registry is closed, it must keep nothing of its watches and registrations.
 func (s *store) openAt(addr string, grace time.Duration, change func(*Options)) *Registry {
 	s.t.Helper()
 	r := s.make(addr, grace, change)
-	s.t.Cleanup(func() { r.Close() })
+	s.t.Cleanup(func() {
+		r.Close()
+		r.mirror.mu.Lock()
+		defer r.mirror.mu.Unlock()
+		r.handles.mu.Lock()
+		defer r.handles.mu.Unlock()
+		if len(r.mirror.entries)+len(r.mirror.dirty)+len(r.handles.watched) > 0 {
+			s.t.Errorf("%d nodes are followed, %d looks are due, %d records are watched", len(r.mirror.entries), len(r.mirror.dirty), len(r.handles.watched))
+		}
+	})
 	return r
 }
 

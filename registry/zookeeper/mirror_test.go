@@ -247,10 +247,11 @@ func TestStoppedFollower(t *testing.T) {
 	}
 }
 
-// TestInstancesStayWhileUnread: an instance in use keeps its place while the names of its application's instances are read again, and
-// another application then has as many instances as are read.
+// TestInstancesStayWhileUnread: an instance in use keeps its place while the names of its application's instances are read again, or
+// can't be read, and another application then has as many instances as are read.
 func TestInstancesStayWhileUnread(t *testing.T) {
 	const app, other = "/services/app", "/services/0app"
+	denied := errors.New("denied")
 	nodes := map[key]value{
 		{app, true}:           {children: []string{"one"}},
 		{app + "/one", false}: {data: instanceData("10.0.0.1", "", 1)},
@@ -274,11 +275,25 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 		}
 	}
 	look()
-	var ids []string
-	for i := range maxInstances {
-		ids = append(ids, fmt.Sprint(i))
+	names := nodes[key{app, true}]
+	for _, now := range []value{{err: denied}, names} {
+		nodes[key{app, true}] = now
+		m.changed(app)
+		eventually.True(t, "a complete look", func() bool {
+			found, isComplete, _ := f.findIn(m)
+			return isComplete && found.err == now.err
+		})
+		if now.err != nil {
+			var ids []string
+			for i := range maxInstances {
+				ids = append(ids, fmt.Sprint(i))
+			}
+			nodes[key{other, true}] = value{children: ids}
+			m.changed(other)
+			eventually.True(t, "a complete look", func() bool { _, isComplete, _ := f.findIn(m); return isComplete })
+		}
 	}
-	nodes[key{other, true}] = value{children: ids}
+	look()
 	m.lose() // nothing is read
 	m.changed(app)
 	m.changed(other)
@@ -290,6 +305,55 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 	m.pump()
 	m.mu.Unlock()
 	look()
+}
+
+// TestKeyLeavesWhileStale: a key that changes during a look, which finds that the key is needed no longer, leads to another look.
+func TestKeyLeavesWhileStale(t *testing.T) {
+	m := newMirror(t) // without a connection: nothing is read
+	var many []string // so that a look takes a while
+	for i := range 5000 {
+		many = append(many, fmt.Sprintf("dubbo://10.0.%d.%d:1", i/250, 1+i%250))
+	}
+	gone, stays := key{"/services/gone", true}, key{"/services/stays", true}
+	deadline := time.Now().Add(timeout)
+	for time.Now().Before(deadline) { // until the change comes during the look
+		for k, v := range map[key]value{providersKey: {children: many}, overridesKey: {}, gone: {}, stays: {}} {
+			m.entries[k] = &entry{key: k, value: v, users: make(map[*follower]struct{})}
+		}
+		f := &follower{
+			r: &Registry{root: "/dubbo"}, of: Service{Interface: hello, Scheme: "dubbo", Applications: []string{"gone"}},
+			used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
+		}
+		if _, isComplete, _ := f.findIn(m); !isComplete {
+			t.Fatal("the first look is not complete")
+		}
+		f.of.Applications = []string{"stays"}
+		e, during := m.entries[gone], make(chan bool)
+		go func() {
+			for {
+				m.mu.Lock()
+				_, isUsed := f.used[e]
+				isHere := m.entries[gone] == e
+				if isHere && !isUsed {
+					m.markStale(e)
+				}
+				m.mu.Unlock()
+				if !isHere || !isUsed {
+					during <- isHere
+					return
+				}
+			}
+		}()
+		_, isComplete, _ := f.findIn(m)
+		if !<-during {
+			continue
+		}
+		if isComplete || len(m.takeDirty()) != 1 {
+			t.Errorf("complete %t, and no other look is due", isComplete)
+		}
+		return
+	}
+	t.Error("no change during a look")
 }
 
 // TestFailure: of several keys that can't be read, the condition has the first one by its path.
