@@ -169,7 +169,7 @@ func checkSpread(t *testing.T, what string, shortest time.Duration, pause func()
 			t.Errorf("%s: %v, want %v and up to a tenth more", what, p, shortest)
 		}
 	}
-	if longest < shortest*108/100 {
+	if longest < shortest*1095/1000 {
 		t.Errorf("%s: the longest pause is %v, want a tenth more than %v", what, longest, shortest)
 	}
 }

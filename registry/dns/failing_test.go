@@ -187,6 +187,12 @@ func TestFirstFailure(t *testing.T) {
 	if now := f.Condition(); !now.Up || now.Services != 2 {
 		t.Errorf("after the end of the watch that fails: %+v", now)
 	}
+	f.forget(three)
+	f.set(two, map[string]name{"a": bad})
+	f.forget(two)
+	if now := f.Condition(); !now.Up || now.Services != 1 {
+		t.Errorf("after the end of the watch that fails, beside one other: %+v", now)
+	}
 }
 
 // TestFailsAcrossReload: a reload, which ends the watch of a name before it begins the next watch of it, does not end the failure.

@@ -74,6 +74,7 @@ func TestKnownFrom(t *testing.T) {
 	for _, c := range []struct{ texts, want []string }{
 		{[]string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "10.0.0.2"}},
 		{[]string{"10.0.0.1", "hosts"}, []string{"10.0.0.1", "hosts"}},
+		{[]string{"::ffff:10.0.0.1", "fd00::1"}, []string{"10.0.0.1"}},
 		{[]string{"10.0.0.256", "", "a.test:80"}, nil},
 		{[]string{"a.test:80 3", "b.test:80 1"}, []string{"a.test:80 3", "b.test:80 1"}},
 		{[]string{"a.test:80 0", "a.test:80 -1", "a.test:80 x", "a.test:80 "}, nil},

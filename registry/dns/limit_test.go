@@ -94,6 +94,31 @@ func TestTooManyAddresses(t *testing.T) {
 	}
 }
 
+// TestSharedAddresses: once names that share addresses have as many as a service may have, those of others are left out.
+func TestSharedAddresses(t *testing.T) {
+	const each = 250 // addresses of a name
+	const distinct = registry.MaxEndpoints / each
+	names := registry.MaxListed/each + 1 // that share the addresses
+	in, known := []registry.Endpoint(nil), make(map[string]name)
+	for i := range names + 10 {
+		host, network := fmt.Sprintf("%d.test", i), byte(10)
+		if i >= names {
+			network = 9
+		}
+		in = append(in, registry.Endpoint{Addr: host + ":80"})
+		var n name
+		for k := range each {
+			n.addrs = append(n.addrs, netip.AddrFrom4([4]byte{network, 0, byte(i % distinct), byte(k)}))
+		}
+		known[host] = n
+	}
+	w := &watch{w: &Watcher{}, in: &registry.Snapshot{Service: "s", Endpoints: in}, names: known}
+	all := w.resolved()
+	if len(all) != registry.MaxEndpoints || strings.HasPrefix(all[len(all)-1].Addr, "9.") {
+		t.Errorf("%d endpoints, the last is %s", len(all), all[len(all)-1].Addr)
+	}
+}
+
 // changing is a watcher whose endpoints a test sets.
 type changing struct{ notify func(*registry.Snapshot) }
 

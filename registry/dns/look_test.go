@@ -55,6 +55,35 @@ func TestSnapshotWithOutcome(t *testing.T) {
 	if want := []string{"10.0.0.1:80", "10.0.0.2:80"}; !slices.Equal(got, want) {
 		t.Errorf("in use are %v, want %v", got, want)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.due) != 1 {
+		t.Errorf("one watch is due %d times", len(w.due))
+	}
+}
+
+// lingering is a watcher whose Watch returns long after it has notified.
+type lingering struct{ fixed }
+
+func (l lingering) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	stop = l.fixed.Watch(service, notify)
+	time.Sleep(time.Second)
+	return stop
+}
+
+// TestSnapshotBeforeWatchReturns: a snapshot that comes before the Watch of the inner watcher has returned is delivered after that.
+func TestSnapshotBeforeWatchReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(lingering{fixed{{Addr: "10.0.0.1:80"}}}, Options{})
+		defer w.Close()
+		got := 0
+		w.Watch("s", func(s *registry.Snapshot) { got += len(s.Endpoints) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got != 1 {
+			t.Errorf("%d endpoints are delivered", got)
+		}
+	})
 }
 
 // TestOneAtATime: a watch is notified of one snapshot at a time, in their order.

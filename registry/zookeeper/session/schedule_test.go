@@ -293,6 +293,61 @@ func TestTries(t *testing.T) {
 	}
 }
 
+// TestFirstServer: sessions begin with different servers, whatever the order of these.
+func TestFirstServer(t *testing.T) {
+	first := map[string]bool{}
+	for range 64 {
+		dialled := make(chan string, 100)
+		inTime(t, func(o *Options) {
+			o.Servers = []string{"a:1", "b:1"}
+			o.Dial = func(_ context.Context, addr string) (net.Conn, error) { dialled <- addr; return nil, io.ErrClosedPipe }
+		}, func(t *testing.T, s *Session, _ *recorder) {
+			one, other := <-dialled, <-dialled
+			if first[one] = true; one == other {
+				t.Errorf("%s is tried twice", one)
+			}
+			s.Close()
+		})
+	}
+	if len(first) != 2 {
+		t.Errorf("all begin with one of %v", first)
+	}
+}
+
+// TestForeignEvent: an event that is malformed ends the connection at once, also while a request is being written. Later requests fail at once.
+func TestForeignEvent(t *testing.T) {
+	serve := func(n int, p peer) {
+		if n > 1 {
+			return
+		}
+		p.greet()
+		p.serve(1)
+		time.Sleep(time.Second)
+		_, _ = p.Write(response(xidEvent, 1, 0)) // reads no request
+		time.Sleep(time.Hour)
+	}
+	inTime(t, func(o *Options) { o.Dial = pipes(serve) }, func(t *testing.T, s *Session, h *recorder) {
+		<-h.connected
+		begin := time.Now()
+		ended := make(chan error)
+		go func() {
+			_, err := s.Set(context.Background(), "/a", nil)
+			ended <- err
+		}()
+		lost, err := <-h.lost, <-ended
+		if d := time.Since(begin); lost != ErrFormat || err != ErrLost || d != time.Second {
+			t.Errorf("lost: %v; the request: %v, after %v", lost, err, d)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		begin = time.Now()
+		if _, err := s.Get(ctx, "/a", false); err != ErrLost || time.Since(begin) != 0 {
+			t.Errorf("a request without a connection: %v after %v", err, time.Since(begin))
+		}
+		s.Close()
+	})
+}
+
 // TestClose: the end of a session waits for a server that has to be told, for at most closeTimeout, and for nothing else. All is over then.
 func TestClose(t *testing.T) {
 	for name, c := range map[string]struct {
