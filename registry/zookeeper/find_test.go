@@ -123,9 +123,11 @@ func TestFindProviders(t *testing.T) {
 		malformed, overridden int // entries
 		err                   error
 	}{
-		"malformed before":           {names("a", "dubbo://10.0.0.1:1/a"), value{}, "10.0.0.1:1", 1, 0, nil},
-		"overrides of others":        {names("dubbo://10.0.0.1:1/a"), names("override://0.0.0.0/a?disabled=true&application=b", "override://0.0.0.0/a?disabled=true&group=g"), "10.0.0.1:1", 0, 0, nil},
-		"malformed overrides":        {names("dubbo://10.0.0.1:1/a"), names("a", "override://10.0.0.999:1/a"), "10.0.0.1:1", 0, 2, nil},
+		"malformed before":    {names("a", "dubbo://10.0.0.1:1/a"), value{}, "10.0.0.1:1", 1, 0, nil},
+		"overrides of others": {names("dubbo://10.0.0.1:1/a"), names("override://0.0.0.0/a?disabled=true&application=b", "override://0.0.0.0/a?disabled=true&group=g"), "10.0.0.1:1", 0, 0, nil},
+		"malformed overrides": {names("dubbo://10.0.0.1:1/a"), names("a", "override://10.0.0.999:1/a"), "10.0.0.1:1", 0, 2, nil},
+		"overrides of no port": {names("dubbo://10.0.0.1:1/a"),
+			names("override://0.0.0.0:x/a?disabled=true", "override://0.0.0.0:-1/a?disabled=true", "override://0.0.0.0:65536/a?disabled=true"), "10.0.0.1:1", 0, 3, nil},
 		"the narrower counts":        {names("dubbo://10.0.0.1:1/a"), names("absent://10.0.0.1:1/a?disabled=false", "override://0.0.0.0:1/a?disabled=true"), "10.0.0.1:1", 0, 0, nil},
 		"the port counts":            {names("dubbo://10.0.0.1:1/a"), names("override://0.0.0.0/a?disabled=true", "absent://0.0.0.0:1/a?disabled=false"), "10.0.0.1:1", 0, 0, nil},
 		"the first error":            {value{err: first}, value{err: second}, "", 0, 0, first},

@@ -106,6 +106,9 @@ func TestFailedReads(t *testing.T) {
 				expect("at first", 1)
 				time.Sleep(10*readPause + readPause/2)
 				expect("later", 11)
+				if _, ok := m.use(f, key{"/a", false}); ok {
+					t.Error("a key that was not read is fresh")
+				}
 				m.connect(true)
 				expect("after a connection", 12)
 				m.mu.Lock()

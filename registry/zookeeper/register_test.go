@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/eventually"
@@ -113,7 +114,7 @@ func TestRegisterInvalid(t *testing.T) {
 	if len(names) != 1 {
 		t.Fatalf("%q", names)
 	}
-	named := s.open(as(Service{Interface: "b", Applications: []string{"one", "two"}}))
+	named := s.open(as(Service{Interface: "b", Applications: []string{"one"}}))
 	waitState(t, named.Register(at("10.0.0.1:80", 1)), registry.Registered)
 	if got := s.children("/dubbo/b/providers"); len(got) != 1 || !strings.Contains(got[0], url.QueryEscape("?application=one&")) {
 		t.Errorf("of the application one: %q", got)
@@ -312,6 +313,74 @@ func TestRegisterRefused(t *testing.T) {
 	}
 	srv.Fail(rec.path(), 0)
 	waitState(t, h, registry.Registered)
+}
+
+// TestRegisterBeforeConnection: a registration says that there is no connection, before the first try to open one has failed.
+func TestRegisterBeforeConnection(t *testing.T) {
+	srv := zktest.Start(t)
+	s := storeAt(t, srv.Addr())
+	srv.Freeze(true)
+	h := s.open(nil).Register(at("10.0.0.1:80", 1))
+	eventually.True(t, "the reason", func() bool { return h.Err() == session.ErrLost })
+	if h.State() != registry.Pending {
+		t.Error(h.State())
+	}
+	srv.Freeze(false)
+	waitState(t, h, registry.Registered)
+}
+
+// TestPausesBeginAnew: a registration that was refused for long, or was not withdrawn for long, tries again soon when it is refused later.
+func TestPausesBeginAnew(t *testing.T) {
+	t.Parallel() // it mostly waits
+	for name, c := range map[string]struct {
+		refused, after func(h registry.Handle)
+		state          registry.State
+	}{
+		"refused":       {func(registry.Handle) {}, func(h registry.Handle) { h.Change(at("10.0.0.1:80", 2)) }, registry.Registered},
+		"not withdrawn": {func(h registry.Handle) { h.Withdraw() }, func(registry.Handle) {}, registry.Withdrawn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := zktest.Start(t)
+			s := storeAt(t, srv.Addr())
+			var mu sync.Mutex
+			requests := 0
+			r := s.make(overtaken(t, srv.Addr(), func(int32) {
+				mu.Lock()
+				defer mu.Unlock()
+				requests++
+			}), grace, nil)
+			rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.state == registry.Registered {
+				srv.Fail(rec.path(), int32(session.NoAuth))
+			}
+			h := r.Register(at("10.0.0.1:80", 1))
+			if c.state != registry.Registered {
+				waitState(t, h, registry.Registered)
+				srv.Fail(rec.path(), int32(session.NoAuth))
+			}
+			mu.Lock()
+			before := requests
+			mu.Unlock()
+			c.refused(h)
+			eventually.True(t, "some refusals", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return requests > before+4
+			})
+			srv.Fail(rec.path(), 0)
+			eventually.True(t, "success", func() bool { return h.State() == c.state && h.Err() == nil })
+			c.after(h)
+			eventually.True(t, "success", func() bool { return h.State() == c.state && h.Err() == nil })
+			r.Close() // the goroutine of the registration has ended
+			if next := h.(*handle).backoff.Next(); next >= 2*minPause {
+				t.Errorf("the next pause would be %v", next)
+			}
+		})
+	}
 }
 
 // TestWithdrawRefused: a record that may not be removed stays, with the reason, and is removed once it may be.

@@ -348,6 +348,34 @@ func TestForeignEvent(t *testing.T) {
 	})
 }
 
+// TestGivenUp: a request that is given up leaves the connection alone, and one without an answer by its deadline ends the connection.
+func TestGivenUp(t *testing.T) {
+	serve := func(n int, p peer) {
+		if n > 1 {
+			return
+		}
+		p.greet()
+		p.serve(1)
+		_, _ = io.Copy(io.Discard, p)
+	}
+	inTime(t, func(o *Options) { o.Dial = pipes(serve) }, func(t *testing.T, s *Session, h *recorder) {
+		<-h.connected
+		for _, isDeadline := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			if !isDeadline {
+				time.AfterFunc(time.Second, cancel)
+			}
+			_, err := s.Get(ctx, "/a", false)
+			synctest.Wait()
+			if errors.Is(err, context.DeadlineExceeded) != isDeadline || len(h.lost) > 0 != isDeadline {
+				t.Errorf("deadline %t: %v, lost %d times", isDeadline, err, len(h.lost))
+			}
+			cancel()
+		}
+		s.Close()
+	})
+}
+
 // TestClose: the end of a session waits for a server that has to be told, for at most closeTimeout, and for nothing else. All is over then.
 func TestClose(t *testing.T) {
 	for name, c := range map[string]struct {
