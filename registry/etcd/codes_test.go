@@ -13,6 +13,14 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
+// joined is an error of gRPC with another cause.
+type joined struct {
+	error
+	cause error
+}
+
+func (j *joined) Unwrap() []error { return []error{j.error, j.cause} }
+
 // TestCodeOf: errors of gRPC, of etcd and of this process have codes.
 func TestCodeOf(t *testing.T) {
 	for _, c := range []struct {
@@ -26,6 +34,8 @@ func TestCodeOf(t *testing.T) {
 		{status.Error(codes.Unavailable, `transport: authentication handshake failed: tls: peer's certificate refused: none of its names is in peers`), registry.CodeDenied},
 		{fmt.Errorf("%w: error reading server preface: remote error: tls: certificate required", context.DeadlineExceeded), registry.CodeDenied},
 		{status.Error(codes.Unknown, "context deadline exceeded"), registry.CodeUnreachable},
+		{status.Error(codes.DeadlineExceeded, "late"), registry.CodeUnreachable},
+		{&joined{status.Error(codes.Internal, "x"), context.DeadlineExceeded}, registry.CodeUnreachable},
 		{rpctypes.ErrNoLeader, registry.CodeUnreachable},
 		{rpctypes.ErrPermissionDenied, registry.CodeDenied},
 		{rpctypes.ErrAuthFailed, registry.CodeDenied},

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
@@ -25,11 +27,18 @@ type scripted struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
 	pb.UnimplementedLeaseServer
+	pb.UnimplementedAuthServer
 	addr  string
 	serve func(stream int, s watchStream) error // streams are counted from 1
 
 	// list makes the response to a list of a service, and to a probe, whose service is empty. nil means that there are no keys.
 	list func(service string) *pb.RangeResponse
+
+	// revoke makes the result of the request to end a lease, which are counted from 1. nil means that all succeed.
+	revoke func(n int) error
+
+	// login makes the result of the request for a token, which are counted from 1. nil means that all succeed.
+	login func(n int) error
 
 	put chan string // gets the service of each put; nil means that nobody wants it
 
@@ -38,8 +47,10 @@ type scripted struct {
 
 	mu      sync.Mutex
 	streams int
-	leases  int            // streams of leases
-	grants  int            // of leases
+	leases  int // streams of leases
+	grants  int // of leases
+	revokes int // of leases
+	logins  int
 	lists   map[string]int // by service
 	lost    uint64         // times that etcd has lost its data
 	puts    map[string]int // by service
@@ -57,6 +68,7 @@ func startScripted(t *testing.T, serve func(stream int, s watchStream) error) *s
 	pb.RegisterKVServer(server, e)
 	pb.RegisterWatchServer(server, e)
 	pb.RegisterLeaseServer(server, e)
+	pb.RegisterAuthServer(server, e)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
@@ -104,6 +116,30 @@ func (e *scripted) LeaseGrant(_ context.Context, req *pb.LeaseGrantRequest) (*pb
 	defer e.mu.Unlock()
 	e.grants++
 	return &pb.LeaseGrantResponse{Header: header(), ID: 1, TTL: req.TTL}, nil
+}
+
+// LeaseRevoke implements pb.LeaseServer.
+func (e *scripted) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.revokes++; e.revoke != nil {
+		if err := e.revoke(e.revokes); err != nil {
+			return nil, err
+		}
+	}
+	return &pb.LeaseRevokeResponse{Header: header()}, nil
+}
+
+// Authenticate implements pb.AuthServer.
+func (e *scripted) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.logins++; e.login != nil {
+		if err := e.login(e.logins); err != nil {
+			return nil, err
+		}
+	}
+	return &pb.AuthenticateResponse{Header: header(), Token: "token"}, nil
 }
 
 // LeaseKeepAlive implements pb.LeaseServer.
@@ -482,4 +518,80 @@ func TestLifelessStreamOfRegistration(t *testing.T) {
 		defer e.mu.Unlock()
 		return e.streams == 2
 	})
+}
+
+// TestLoginRefused: a Registry whose first logins are refused says so, once in the log, and tries again until one succeeds.
+func TestLoginRefused(t *testing.T) {
+	e := startScripted(t, func(_ int, s watchStream) error { return s.confirmAll("10.0.0.1:80") })
+	allowed := make(chan struct{})
+	e.login = func(int) error {
+		select {
+		case <-allowed:
+			return nil
+		default:
+			return rpctypes.ErrGRPCAuthFailed
+		}
+	}
+	var log logCounter
+	r := open(t, e.addr, func(o *etcd.Options) { o.Username, o.Password, o.Logger = "me", "secret", slog.New(&log) })
+	got := registrytest.Watch(t, r, "s")
+	eventually.True(t, "some tries", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.logins > 2
+	})
+	if now := r.Condition(); now.Up || now.Code != registry.CodeDenied || !strings.Contains(r.Stats().LastError, "authentication failed") {
+		t.Errorf("%+v, %s", now, r.Stats().LastError)
+	}
+	close(allowed)
+	got.WaitAddrs("10.0.0.1:80")
+	if down, up := log.count("etcd does not respond; the last known endpoints stay in use"), log.count("etcd responds"); down != 1 || up != 1 || r.Stats().LastError != "" {
+		t.Errorf("the log says %d and %d times how etcd responds; the last error is %q", down, up, r.Stats().LastError)
+	}
+}
+
+// TestRevoke: a registration is withdrawn once etcd has ended its lease, or has none any more. A new one has another lease.
+func TestRevoke(t *testing.T) {
+	e := startScripted(t, func(_ int, s watchStream) error { return s.confirmAll("10.0.0.1:80") })
+	refusals := make(chan struct{})
+	e.revoke = func(int) error {
+		select {
+		case <-refusals:
+			return nil
+		default:
+			return rpctypes.ErrGRPCNoSpace
+		}
+	}
+	var log logCounter
+	h := open(t, e.addr, logTo(&log)).Register(at("10.0.0.1:80", 0))
+	count := func(of *int) int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return *of
+	}
+	waitState(t, h, registry.Registered)
+	h.Withdraw()
+	eventually.True(t, "a refusal", func() bool { return h.Err() != nil && count(&e.revokes) > 1 })
+	if h.State() != registry.Withdrawn || !strings.Contains(h.Err().Error(), "space") || log.count("withdrawn") != 0 {
+		t.Errorf("%v, %v; withdrawn %d times", h.State(), h.Err(), log.count("withdrawn"))
+	}
+	close(refusals)
+	eventually.True(t, "the end of the lease", func() bool { return h.Err() == nil })
+	if h.State() != registry.Withdrawn || log.count("withdrawn") != 1 {
+		t.Errorf("%v; withdrawn %d times", h.State(), log.count("withdrawn"))
+	}
+	h.Restore()
+	waitState(t, h, registry.Registered)
+	if n := count(&e.grants); n != 2 {
+		t.Errorf("%d leases", n)
+	}
+	e.mu.Lock()
+	e.revoke = func(int) error { return rpctypes.ErrGRPCLeaseNotFound }
+	before := e.revokes
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := h.Close(ctx); err != nil || count(&e.revokes) != before+1 {
+		t.Errorf("closed: %v, after %d requests", err, count(&e.revokes)-before)
+	}
 }

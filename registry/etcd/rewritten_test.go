@@ -33,6 +33,9 @@ func TestRewrittenMaxListed(t *testing.T) {
 				s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: int64(last + 1)}, Events: []*mvccpb.Event{
 					{Type: mvccpb.PUT, Kv: all[last]},
 				}})
+				if n := len(s.view.live); n != registry.MaxListed || !s.room.isShort {
+					t.Errorf("%d endpoints after a key too many, short of room: %t", n, s.room.isShort)
+				}
 			}
 			s.changed(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Events: []*mvccpb.Event{
 				{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: key(0), ModRevision: int64(last + 2)}},
