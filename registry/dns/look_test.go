@@ -62,6 +62,28 @@ func TestSnapshotWithOutcome(t *testing.T) {
 	}
 }
 
+// TestSameEndpoints: without names each snapshot of the inner watcher is delivered as it is, also one that has the same endpoints as the
+// last one.
+func TestSameEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &changing{}
+		w := New(in, Options{})
+		defer w.Close()
+		var got []int64
+		w.Watch("s", func(s *registry.Snapshot) { got = append(got, s.Revision) })
+		synctest.Wait()
+		for revision := range int64(3) {
+			s := registry.NewSnapshot("s", registry.SourceLive, time.Now(), []registry.Endpoint{{Addr: "10.0.0.1:80", Weight: 1}})
+			s.Revision = revision
+			in.notify(s)
+			synctest.Wait()
+		}
+		if !slices.Equal(got, []int64{0, 1, 2}) {
+			t.Errorf("the revisions %v are delivered", got)
+		}
+	})
+}
+
 // lingering is a watcher whose Watch returns long after it has notified.
 type lingering struct{ fixed }
 

@@ -5,9 +5,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
@@ -121,5 +128,212 @@ func TestLoadCache(t *testing.T) {
 		if isUsed && (s.coldAt.Before(before.Add(coldWait)) || !s.cached.Changed.Equal(time.Unix(1, 0)) || s.cached.Source != registry.SourceCache) {
 			t.Errorf("%s: %+v at %v", name, s.cached, s.coldAt)
 		}
+	}
+}
+
+// refusing is an etcd that refuses all puts.
+type refusing struct {
+	clientv3.KV
+	clientv3.Lease
+	begin  time.Time
+	puts   []time.Duration // when they came
+	leases []clientv3.LeaseID
+	err    error
+}
+
+func (r *refusing) Put(context.Context, string, string, ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	r.puts = append(r.puts, time.Since(r.begin))
+	return nil, r.err
+}
+
+func (r *refusing) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (r *refusing) Close() error { return nil }
+
+func (r *refusing) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, error) {
+	id := clientv3.LeaseID(1 + len(r.leases))
+	r.leases = append(r.leases, id)
+	return &clientv3.LeaseGrantResponse{ID: id}, nil
+}
+
+// TestPutPauses: the pauses between puts that etcd refuses are longer each time. A lease that has gone is replaced at once.
+func TestPutPauses(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		leases int // for each pause, or -1 for all
+		puts   int // for each pause
+	}{"no space": {rpctypes.ErrNoSpace, -1, 1}, "no lease": {rpctypes.ErrLeaseNotFound, 1, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			etcd := &refusing{begin: time.Now(), err: c.err}
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }),
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			client.KV, client.Lease = etcd, etcd
+			r := &Registry{
+				log: slog.New(slog.DiscardHandler), contact: registry.NewContact(), tasks: tasks.New(), ready: make(chan struct{}),
+				client: client, opt: Options{Protocols: registry.Protocols{"link"}}, ttl: 10,
+			}
+			r.position.init()
+			close(r.ready)
+			r.watches = newWatches(r)
+			h := r.Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.1:80", Protocol: "link"})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if h.State() != registry.Pending || !errors.Is(h.Err(), c.err) {
+				t.Errorf("%s: %v, %v", name, h.State(), h.Err())
+			}
+			r.tasks.Close()
+			pause := minRetry
+			for i := c.puts; i < len(etcd.puts); i += c.puts {
+				if d := etcd.puts[i] - etcd.puts[i-1]; d < pause/2 || d > pause {
+					t.Errorf("%s: the pause after %v is %v, want %v or up to half less", name, etcd.puts[i-1], d, pause)
+				}
+				if c.puts == 2 && etcd.puts[i-1] != etcd.puts[i-2] {
+					t.Errorf("%s: the second put is at %v, after %v", name, etcd.puts[i-1], etcd.puts[i-2])
+				}
+				pause = min(2*pause, maxRetry)
+			}
+			if n := len(etcd.puts) / c.puts; n < 20 || c.leases < 0 && len(etcd.leases) != 1 || c.leases > 0 && len(etcd.leases) != 1+n {
+				t.Errorf("%s: %d leases for %d puts", name, len(etcd.leases), len(etcd.puts))
+			}
+		})
+	}
+}
+
+// TestKeptLease: a lease is kept alive anew if it is another one, or is kept alive no longer.
+func TestKeptLease(t *testing.T) {
+	h, _ := newTestHandle(t)
+	h.r.tasks.Close() // what is kept alive anew ends at once
+	for name, c := range map[string]struct {
+		id      clientv3.LeaseID // to keep; the present one is 1
+		prepare func(alive chan struct{})
+		isNew   bool
+	}{
+		"alive":   {1, func(chan struct{}) {}, false},
+		"renewed": {1, func(alive chan struct{}) { alive <- struct{}{}; alive <- struct{}{} }, false},
+		"ended":   {1, func(alive chan struct{}) { alive <- struct{}{}; close(alive) }, true},
+		"another": {2, func(chan struct{}) {}, true},
+		"none":    {0, func(chan struct{}) {}, false},
+	} {
+		alive := make(chan struct{}, 2)
+		c.prepare(alive)
+		k := keptLease{1, alive}
+		k.keep(t.Context(), h.r, c.id)
+		if isNew := k.alive != (<-chan struct{})(alive); isNew != c.isNew || k.alive == nil || len(alive) > 0 || c.isNew && k.id != c.id || !c.isNew && k.id != 1 {
+			t.Errorf("%s: lease %d, anew %t", name, k.id, isNew)
+		}
+	}
+	var k keptLease
+	if k.keep(t.Context(), h.r, 0); k.alive != nil || k.id != 0 {
+		t.Errorf("without a lease: %+v", k)
+	}
+}
+
+// TestLeaseKeeper: when a lease of nine seconds is renewed, by how many streams, and when it counts as gone.
+func TestLeaseKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Registry{log: slog.New(slog.DiscardHandler), tasks: tasks.New(), ttl: 9}
+		r.tasks.Close() // the test makes the responses of all streams
+		k := &leaseKeeper{r: r, id: 1, alive: make(chan struct{}, 1), responses: make(chan leaseResponse)}
+		begin := time.Now()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.run(t.Context())
+		}()
+		until := func(at time.Duration) {
+			time.Sleep(time.Until(begin.Add(at)))
+			synctest.Wait()
+		}
+		expect := func(what string, streams, asked, alive int) {
+			t.Helper()
+			got := 0
+			for _, s := range k.streams {
+				got += len(s.ask)
+			}
+			if len(k.streams) != streams || got != asked || len(k.alive) != alive {
+				t.Errorf("%s: %d streams, %d are asked again, renewed %d times; want %d, %d, %d", what, len(k.streams), got, len(k.alive), streams, asked, alive)
+			}
+		}
+		const second = time.Second
+		until(second / 2)
+		expect("at first", 1, 0, 0)
+		until(second * 5 / 2)
+		expect("nothing is heard", 3, 0, 0)
+		first, other := k.streams[0], k.streams[1]
+		k.responses <- leaseResponse{of: first, err: errors.New("why")}
+		synctest.Wait()
+		expect("one has ended", 2, 0, 0)
+		k.responses <- leaseResponse{of: other, ttl: 9 * second}
+		synctest.Wait()
+		expect("one responds", 1, 0, 1)
+		<-k.alive
+		until(3*second - 1)
+		expect("before the next renewal", 1, 0, 0)
+		until(3 * second)
+		expect("the next renewal", 1, 1, 0)
+		<-k.streams[0].ask
+		k.responses <- leaseResponse{of: first, ttl: 1} // of a stream that has gone
+		synctest.Wait()
+		expect("another stream responds late", 1, 0, 0)
+		k.responses <- leaseResponse{of: other, ttl: 18 * second}
+		synctest.Wait()
+		expect("the lease is longer", 1, 0, 1)
+		until(9*second - 1)
+		expect("before the third renewal", 1, 0, 1)
+		until(9 * second)
+		expect("the third renewal", 1, 1, 1)
+		until(11*second - 1)
+		expect("soon after", 1, 1, 1)
+		until(11 * second) // a ninth of its time
+		expect("nothing is heard again", 2, 1, 1)
+		until(21 * second) // 18 s after the last renewal
+		select {
+		case <-ended:
+			t.Error("it is given up too early")
+		default:
+		}
+		until(23 * second)
+		select {
+		case <-ended:
+		default:
+			t.Error("it is not given up")
+		}
+	})
+	for _, ttl := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &Registry{log: slog.New(slog.DiscardHandler), tasks: tasks.New(), ttl: 9}
+			r.tasks.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			k := &leaseKeeper{r: r, responses: make(chan leaseResponse)}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				k.run(ctx)
+			}()
+			synctest.Wait()
+			k.responses <- leaseResponse{of: k.streams[0], ttl: ttl}
+			synctest.Wait()
+			select {
+			case <-ended:
+				if ttl > 0 {
+					t.Error("a short lease has gone")
+				}
+			default:
+				if ttl == 0 {
+					t.Error("a lease that has gone is kept")
+				}
+			}
+			cancel()
+			<-ended
+		})
 	}
 }

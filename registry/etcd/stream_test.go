@@ -20,9 +20,17 @@ import (
 )
 
 // counted is a subject that counts what it is told.
-type counted struct{ changes, ends int }
+type counted struct {
+	waits, failures, changes, ends int
+	wake                           time.Time // of a wait for a list
+}
 
-func (c *counted) unlisted(time.Time, bool) (wake time.Time) { return time.Time{} }
+func (c *counted) unlisted(_ time.Time, hasFailed bool) (wake time.Time) {
+	if c.waits++; hasFailed {
+		c.failures++
+	}
+	return c.wake
+}
 
 func (c *counted) listed(_, _ mark, resp *clientv3.GetResponse) (after mark) {
 	return mark{floor: positionOf(resp.Header)}
@@ -338,9 +346,12 @@ func TestListTurns(t *testing.T) {
 		p := newPlayed(t)
 		var all []*watch
 		for i := range maxLists + 4 {
-			w := &watch{of: p.of, ctx: context.Background(), subject: new(counted), key: fmt.Sprint(i), wake: time.Now()}
+			s := &counted{wake: time.Now().Add(time.Second)}
+			w := &watch{of: p.of, ctx: context.Background(), subject: s, key: fmt.Sprint(i), wake: time.Now()}
 			all = append(all, w)
-			w.look()
+			if w.look(); s.waits != 1 || s.failures != 0 || !w.wake.Equal(s.wake) {
+				t.Errorf("watch %d: told %d times that it waits, and of %d failures; due at %v", i, s.waits, s.failures, w.wake)
+			}
 		}
 		listings := func(want ...int) {
 			t.Helper()
@@ -371,11 +382,24 @@ func TestListTurns(t *testing.T) {
 			}
 		}
 		listings(want...)
+		time.Sleep(time.Second)
+		for _, i := range []int{2, maxLists + 3} { // one is listed, and one waits
+			s := all[i].subject.(*counted)
+			s.wake = time.Time{}
+			if all[i].look(); s.waits != 2 || s.failures != 0 || !all[i].wake.IsZero() {
+				t.Errorf("watch %d: told %d times that it waits, and of %d failures; due at %v", i, s.waits, s.failures, all[i].wake)
+			}
+		}
 		all[0].outcome = &outcome{err: errors.New("why")}
 		all[0].look()
 		listings(append(want[1:], maxLists+2)...)
-		if all[0].state != pausing || len(p.of.queue) != 1 {
-			t.Errorf("state %d, %d wait", all[0].state, len(p.of.queue))
+		if s := all[0].subject.(*counted); all[0].state != pausing || len(p.of.queue) != 1 || s.failures != 1 {
+			t.Errorf("state %d after %d failures, %d wait", all[0].state, s.failures, len(p.of.queue))
+		}
+		for _, w := range all {
+			if w.state != ended {
+				w.stop()
+			}
 		}
 	})
 }

@@ -121,6 +121,31 @@ func TestLateStart(t *testing.T) {
 	}
 }
 
+// TestKnownAtStart: an endpoint whose verdict is known from before a reload does not wait for a strict check.
+func TestKnownAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		o := Options{
+			Check: Check{
+				Path: "/", Interval: time.Hour, Timeout: time.Minute, Healthy: 1, Unhealthy: 1, Strict: true,
+				TLS: func(string, string) *tls.Config { time.Sleep(time.Hour); return &tls.Config{} },
+			},
+			Protocol: "http", Verdicts: Verdicts{missing(1)[0].Addr: {healthy: true}}, Logger: slog.New(slog.DiscardHandler),
+		}
+		var at []time.Duration
+		f := Follow(&source{first: missing(1)}, "s", o, func(s *registry.Snapshot) {
+			if at = append(at, time.Since(begin)); s.Endpoints[0].Down {
+				t.Errorf("%+v", s.Endpoints[0])
+			}
+		})
+		time.Sleep(time.Minute)
+		if !slices.Equal(at, []time.Duration{0}) {
+			t.Errorf("snapshots at %v", at)
+		}
+		f.Stop()
+	})
+}
+
 // TestGoneWhileAsked: an endpoint that leaves during a check is not asked again, and the outcome changes nothing.
 func TestGoneWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -361,10 +361,14 @@ func TestMalformedOverride(t *testing.T) {
 	s := newStore(t)
 	var log said
 	s.set("/dubbo/"+hello+"/configurators/broken", "")
-	w := registrytest.Watch(t, s.open(logTo(&log)), hello)
+	r := s.open(logTo(&log))
+	w := registrytest.Watch(t, r, hello)
 	w.WaitAddrs()
 	if log.count("malformed_overrides=1") != 1 || log.count("malformed=") != 0 {
 		t.Errorf("the log has: %s", log.String())
+	}
+	if n := r.Condition().Unusable; n != 1 {
+		t.Errorf("%d records can't be used, want 1", n)
 	}
 	good := providerPath(hello, "dubbo://10.0.0.1:1/a")
 	s.set(good, "")

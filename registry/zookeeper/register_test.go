@@ -345,11 +345,12 @@ func TestPausesBeginAnew(t *testing.T) {
 			s := storeAt(t, srv.Addr())
 			var mu sync.Mutex
 			requests := 0
+			var log said
 			r := s.make(overtaken(t, srv.Addr(), func(int32) {
 				mu.Lock()
 				defer mu.Unlock()
 				requests++
-			}), grace, nil)
+			}), grace, logTo(&log))
 			rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
 			if err != nil {
 				t.Fatal(err)
@@ -373,6 +374,9 @@ func TestPausesBeginAnew(t *testing.T) {
 			})
 			srv.Fail(rec.path(), 0)
 			eventually.True(t, "success", func() bool { return h.State() == c.state && h.Err() == nil })
+			if n := log.count("registration failed"); n != map[registry.State]int{registry.Registered: 1}[c.state] {
+				t.Errorf("%d refusals are told", n)
+			}
 			c.after(h)
 			eventually.True(t, "success", func() bool { return h.State() == c.state && h.Err() == nil })
 			r.Close() // the goroutine of the registration has ended
