@@ -215,9 +215,15 @@ func TestFailsAcrossReload(t *testing.T) {
 		silent = true
 		known := w.Known()
 		w.Close()
-		next := New(fixed{{Addr: "a.test:80"}}, Options{Failing: all, Lookup: lookup, Known: known})
+		source := &changing{}
+		next := New(source, Options{Failing: all, Lookup: lookup, Known: known})
 		defer next.Close()
 		next.Watch("s", func(*registry.Snapshot) {})
+		synctest.Wait() // the source says nothing at first
+		if after := all.Condition(); after.Up || after.Err == nil {
+			t.Errorf("before the first list after the reload: %+v", after)
+		}
+		source.set(registry.Endpoint{Addr: "a.test:80"})
 		time.Sleep(defaultTimeout / 2)
 		synctest.Wait()
 		if after := all.Condition(); after.Up || after.Err == nil || after.Services != 1 || !after.Since.Equal(before.Since) {

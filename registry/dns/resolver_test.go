@@ -39,8 +39,8 @@ func FuzzNote(f *testing.F) {
 	for _, answers := range [][]dnsmessage.Resource{nil, {four}, {alias}, {alias, four}, {forever}} {
 		m := dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Answers: answers,
 			Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
-		for _, truncated := range []bool{false, true} {
-			m.Truncated = truncated
+		for _, kind := range []dnsmessage.Header{{}, {Truncated: true}, {RCode: dnsmessage.RCodeServerFailure}, {RCode: dnsmessage.RCodeNameError, Truncated: true}} {
+			m.Truncated, m.RCode = kind.Truncated, kind.RCode
 			b, err := m.Pack()
 			if err != nil {
 				f.Fatal(err)
