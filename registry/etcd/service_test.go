@@ -131,15 +131,19 @@ func TestRevisionOfKept(t *testing.T) {
 	r.position.init()
 	var got *registry.Snapshot
 	s := &service{
-		r: r, ctx: t.Context(), prefix: "/s/", view: newView(time.Second, time.Second), count: registry.NewCount(nil),
+		r: r, ctx: t.Context(), prefix: "/s/", view: newView(time.Second, time.Second), count: registry.NewCount(&r.tally),
 		notify: func(s *registry.Snapshot) { got = s },
 	}
+	defer s.end()
 	now := time.Now()
 	var last mark
 	expect := func(what string, endpoints int, revision int64) {
 		t.Helper()
 		if s.settle(now); len(got.Endpoints) != endpoints || got.Revision != revision {
 			t.Errorf("%s: %d endpoints at revision %d, want %d at %d", what, len(got.Endpoints), got.Revision, endpoints, revision)
+		}
+		if kept := map[string]int{"a loss of data": 1}[what]; r.Condition().Kept != kept {
+			t.Errorf("%s: %d endpoints are kept, want %d", what, r.Condition().Kept, kept)
 		}
 	}
 	list := func(cluster uint64, more bool, addrs ...string) {

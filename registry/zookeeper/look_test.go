@@ -20,6 +20,7 @@ import (
 type played struct {
 	*Registry
 	nodes map[key]value // guarded by the mutex of the mirror
+	slow  time.Duration // that a read takes
 }
 
 func newPlayed(t *testing.T, cacheDir string) *played {
@@ -29,11 +30,12 @@ func newPlayed(t *testing.T, cacheDir string) *played {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &played{&Registry{log: log, root: "/dubbo", grace: grace, kept: kept.Options{Cache: cache, Origin: "here"}, tasks: tasks.New()}, map[key]value{}}
+	p := &played{&Registry{log: log, root: "/dubbo", grace: grace, kept: kept.Options{Cache: cache, Origin: "here"}, tasks: tasks.New()}, map[key]value{}, 0}
 	as(Service{Interface: hello})(&p.opt)
 	m := newMirror(t)
 	p.mirror.ctx, p.mirror.entries, p.mirror.dirty, p.mirror.wake, p.mirror.start = m.ctx, m.entries, m.dirty, m.wake, m.start
 	p.mirror.read = func(_ context.Context, k key) (value, error) {
+		time.Sleep(p.slow)
 		p.mirror.mu.Lock()
 		defer p.mirror.mu.Unlock()
 		return p.nodes[k], nil
@@ -71,6 +73,25 @@ func (p *played) watch() (stop func(), got *[]string) {
 func (p *played) end() {
 	p.tasks.Close()
 	p.kept.Cache.Close()
+}
+
+// TestLookWaits: a look at nodes that are still read waits for them, and does nothing meanwhile.
+func TestLookWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlayed(t, t.TempDir())
+		p.slow = time.Second
+		p.nodes[providersKey] = value{children: []string{"dubbo://10.0.0.1:1/a"}}
+		p.nodes[mappingKey] = value{data: "app"}
+		p.nodes[appKey] = value{children: []string{"one"}}
+		p.nodes[instanceAt("one")] = value{data: instanceData("10.0.0.2", "", 2)}
+		stop, got := p.watch()
+		time.Sleep(time.Minute)
+		stop()
+		p.end()
+		if want := []string{"3s live 10.0.0.1:1 10.0.0.2:2"}; !slices.Equal(*got, want) {
+			t.Errorf("got  %q\nwant %q", *got, want)
+		}
+	})
 }
 
 // TestLooks: what is delivered after a start with the endpoint 10.0.0.1:1 in the cache, and when.

@@ -256,8 +256,9 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 	const app, other = "/services/app", "/services/0app"
 	denied := errors.New("denied")
 	nodes := map[key]value{
-		{app, true}:           {children: []string{"one"}},
-		{app + "/one", false}: {data: instanceData("10.0.0.1", "", 1)},
+		{app, true}:            {children: []string{"zero"}},
+		{app + "/zero", false}: {data: instanceData("10.0.0.9", "", 1)},
+		{app + "/one", false}:  {data: instanceData("10.0.0.1", "", 1)},
 	}
 	m := newMirror(t)
 	m.connected = true
@@ -278,7 +279,10 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 		}
 	}
 	look()
-	names := nodes[key{app, true}]
+	names := value{children: []string{"one"}}
+	nodes[key{app, true}] = names // another instance is in use then
+	m.changed(app)
+	look()
 	for _, now := range []value{{err: denied}, names} {
 		nodes[key{app, true}] = now
 		m.changed(app)

@@ -313,6 +313,9 @@ func TestRegisterRefused(t *testing.T) {
 	}
 	srv.Fail(rec.path(), 0)
 	waitState(t, h, registry.Registered)
+	if n := log.count("msg=withdrawn"); n != 2 {
+		t.Errorf("%d records are withdrawn, want the two before", n)
+	}
 }
 
 // TestRegisterBeforeConnection: a registration says that there is no connection, before the first try to open one has failed.
@@ -329,15 +332,18 @@ func TestRegisterBeforeConnection(t *testing.T) {
 	waitState(t, h, registry.Registered)
 }
 
-// TestPausesBeginAnew: a registration that was refused for long, or was not withdrawn for long, tries again soon when it is refused later.
+// TestPausesBeginAnew: the pauses between tries grow while a registration is refused, or is not withdrawn. Once that has ended they begin
+// anew.
 func TestPausesBeginAnew(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, c := range map[string]struct {
-		refused, after func(h registry.Handle)
+		refused, after func(h registry.Handle) // after is nil if it goes on
 		state          registry.State
 	}{
-		"refused":       {func(registry.Handle) {}, func(h registry.Handle) { h.Change(at("10.0.0.1:80", 2)) }, registry.Registered},
-		"not withdrawn": {func(h registry.Handle) { h.Withdraw() }, func(registry.Handle) {}, registry.Withdrawn},
+		"refused":             {func(registry.Handle) {}, func(h registry.Handle) { h.Change(at("10.0.0.1:80", 2)) }, registry.Registered},
+		"not withdrawn":       {func(h registry.Handle) { h.Withdraw() }, func(registry.Handle) {}, registry.Withdrawn},
+		"still refused":       {func(registry.Handle) {}, nil, registry.Registered},
+		"still not withdrawn": {func(h registry.Handle) { h.Withdraw() }, nil, registry.Withdrawn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -372,6 +378,13 @@ func TestPausesBeginAnew(t *testing.T) {
 				defer mu.Unlock()
 				return requests > before+4
 			})
+			if c.after == nil {
+				r.Close()
+				if next := h.(*handle).backoff.Next(); next < 2*minPause {
+					t.Errorf("the next pause would be %v", next)
+				}
+				return
+			}
 			srv.Fail(rec.path(), 0)
 			eventually.True(t, "success", func() bool { return h.State() == c.state && h.Err() == nil })
 			if n := log.count("registration failed"); n != map[registry.State]int{registry.Registered: 1}[c.state] {
