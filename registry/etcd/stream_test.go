@@ -315,24 +315,25 @@ func TestSend(t *testing.T) {
 		r := &Registry{tasks: tasks.New()}
 		f := &feed{of: newWatches(r)}
 		s := &sender{slow: time.Second}
+		settle := func() { time.Sleep(time.Minute); synctest.Wait() }
 		f.forget(1)
 		f.forget(2)
-		time.Sleep(time.Minute)
+		settle()
 		f.begin(s)
 		synctest.Wait()
 		f.forget(3)
-		time.Sleep(time.Minute)
+		settle()
 		if !slices.Equal(s.got, []int64{1, 2, 3}) || f.isSending || len(f.unsent) > 0 {
 			t.Errorf("sent %v; sends: %t, %d are left", s.got, f.isSending, len(f.unsent))
 		}
 		f.forget(4)
-		time.Sleep(time.Minute)
+		settle()
 		s.err = errors.New("ended")
 		f.forget(5)
-		time.Sleep(time.Minute)
+		settle()
 		s.err = nil
 		f.forget(6)
-		time.Sleep(time.Minute)
+		settle()
 		if !slices.Equal(s.got, []int64{1, 2, 3, 4}) {
 			t.Errorf("sent %v", s.got)
 		}

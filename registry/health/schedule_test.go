@@ -139,6 +139,7 @@ func TestKnownAtStart(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !slices.Equal(at, []time.Duration{0}) {
 			t.Errorf("snapshots at %v", at)
 		}

@@ -86,6 +86,7 @@ func TestLookWaits(t *testing.T) {
 		p.nodes[instanceAt("one")] = value{data: instanceData("10.0.0.2", "", 2)}
 		stop, got := p.watch()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		stop()
 		p.end()
 		if want := []string{"3s live 10.0.0.1:1 10.0.0.2:2"}; !slices.Equal(*got, want) {
@@ -135,6 +136,7 @@ func TestLooks(t *testing.T) {
 					c.later(p)
 					time.Sleep(time.Hour)
 				}
+				synctest.Wait()
 				stop()
 				p.end()
 				if !slices.Equal(*got, c.want) {
