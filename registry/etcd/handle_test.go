@@ -337,3 +337,40 @@ func TestLeaseKeeper(t *testing.T) {
 		})
 	}
 }
+
+// TestSucceed: the log says once that etcd responds, until it has failed.
+func TestSucceed(t *testing.T) {
+	h, log := newTestHandle(t)
+	for i, want := range []int{1, 1, 2, 2} {
+		if i == 2 {
+			h.r.fail(errors.New("why"))
+		}
+		h.r.succeed()
+		if n := strings.Count(log.String(), "etcd responds"); n != want {
+			t.Errorf("response %d: %d lines, want %d", i, n, want)
+		}
+	}
+	if n := h.r.stats.answers.Load(); n != 4 {
+		t.Errorf("%d responses", n)
+	}
+}
+
+// TestChangeOfAnother: a change for another node, or an invalid one, changes nothing.
+func TestChangeOfAnother(t *testing.T) {
+	h, _ := newTestHandle(t)
+	reg := registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.1:80"}
+	var err error
+	if h.key, h.value, err = h.r.entry(&reg); err != nil {
+		t.Fatal(err)
+	}
+	before := h.value
+	for _, other := range []registry.Registration{{Service: "s", Node: "n", Addr: "10.0.0.2:80"}, {Service: "s", Node: "m", Addr: "10.0.0.1:80"}, {}} {
+		if h.Change(other); h.value != before || len(h.changed) > 0 {
+			t.Errorf("%+v: the value is %s", other, h.value)
+		}
+	}
+	reg.Weight = 2
+	if h.Change(reg); h.value == before || len(h.changed) != 1 {
+		t.Errorf("another weight: the value is %s", h.value)
+	}
+}

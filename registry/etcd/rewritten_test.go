@@ -64,3 +64,20 @@ func TestRewrittenBeyondList(t *testing.T) {
 		t.Errorf("%d losses of data", n)
 	}
 }
+
+// TestRewritten: a key whose revision was seen, and which did not have it then, is a sign of lost data.
+func TestRewritten(t *testing.T) {
+	for revision, want := range map[int64]uint64{3: 0, 4: 1, 5: 1, 6: 0} {
+		r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+		r.position.init()
+		s := &service{r: r, prefix: "/s/", view: newView(1, 1)}
+		var last mark
+		for i, at := range []int64{3, revision} {
+			kv := &mvccpb.KeyValue{Key: []byte("/s/a"), Value: []byte(`{"Addr":"10.0.0.1:80"}`), ModRevision: at}
+			last = s.listed(r.position.mark(), last, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(5 + i)}, Kvs: []*mvccpb.KeyValue{kv}})
+		}
+		if n := r.Stats().DataLosses; n != want {
+			t.Errorf("revision %d: %d losses of data, want %d", revision, n, want)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +91,8 @@ func TestTooManyKeys(t *testing.T) {
 
 // TestTooManyKeysAtOnce: a service without a key uses the first ones once it has too many.
 func TestTooManyKeysAtOnce(t *testing.T) {
-	r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
+	var log bytes.Buffer
+	r := &Registry{log: slog.New(slog.NewTextHandler(&log, nil)), contact: registry.NewContact()}
 	r.position.init()
 	s := &service{r: r, prefix: "/s/", view: newView(1, 1)}
 	last := s.listed(r.position.mark(), mark{}, &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: 1}})
@@ -98,6 +101,9 @@ func TestTooManyKeysAtOnce(t *testing.T) {
 	}})
 	if len(s.view.live) != 1 {
 		t.Errorf("%d keys are in use", len(s.view.live))
+	}
+	if n := strings.Count(log.String(), "too many keys"); n != 1 {
+		t.Errorf("the log says it %d times", n)
 	}
 }
 

@@ -420,6 +420,9 @@ func TestWatchPauses(t *testing.T) {
 			if pause := time.Until(w.wake); pause > 0 && (pause <= minRetry) != isShort {
 				t.Errorf("after %v the pause is %v", worked, pause)
 			}
+			if w.look(); w.state != pausing {
+				t.Errorf("after %v the pause is not waited for", worked)
+			}
 			w.sleep(time.Time{})
 			time.Sleep(time.Hour)
 			if synctest.Wait(); len(p.of.due) > 0 {
