@@ -200,7 +200,7 @@ func TestStream(t *testing.T) {
 			time.Sleep(requestTimeout - 1)
 			synctest.Wait()
 			p.expect("in time", "open a-a0@7, open b-b0@7", "a following here, b opening here", nil)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			p.expect("silent", "", "a following here, b opening here", errSilent)
 		},
