@@ -150,3 +150,10 @@ func lowestOf(m *dnsmessage.Message) time.Duration {
 	}
 	return lowest
 }
+
+// TestGoResolver: a build with cgo resolves names by Go's own resolver, too. The TTLs of another one would not be seen.
+func TestGoResolver(t *testing.T) {
+	if !(resolver{}).recording(&messageRecord{}).PreferGo {
+		t.Error("a build with cgo may ask the resolver of the C library")
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -185,6 +186,19 @@ func TestJudgeGRPC(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// TestJudgeEndlessGRPC: a response that is too long is refused at once, whether its end comes or not.
+func TestJudgeEndlessGRPC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, out := io.Pipe()
+		go func() { _, _ = out.Write(make([]byte, maxMessage+1)) }()
+		end := time.AfterFunc(time.Hour, func() { _ = out.CloseWithError(context.DeadlineExceeded) })
+		defer end.Stop()
+		if err := judgeGRPC(&http.Response{StatusCode: http.StatusOK, Body: body}); err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Error(err)
+		}
+	})
 }
 
 // TestServing: messages that a server may send.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/zktest"
@@ -361,6 +363,29 @@ func TestKeyLeavesWhileStale(t *testing.T) {
 		return
 	}
 	t.Error("no change during a look")
+}
+
+// TestMemoryOfDropped: what a node had is forgotten once nobody uses the node, however many nodes were read together.
+func TestMemoryOfDropped(t *testing.T) {
+	m := newMirror(t)
+	m.read = func(context.Context, key) (value, error) { return value{}, nil }
+	f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+	keys := make([]key, 100)
+	for i := range keys {
+		keys[i] = key{fmt.Sprint(i), false}
+		m.use(f, keys[i])
+	}
+	m.connect(true)
+	for _, k := range keys {
+		eventually.True(t, "the value of a key", func() bool { _, ok := m.use(f, k); return ok })
+	}
+	m.mu.Lock()
+	first := weak.Make(m.entries[keys[0]])
+	m.mu.Unlock()
+	f.stop(m)
+	clear(f.used)
+	eventually.True(t, "the end of an entry", func() bool { runtime.GC(); return first.Value() == nil })
+	runtime.KeepAlive(m)
 }
 
 // TestFailure: of several keys that can't be read, the condition has the first one by its path.
