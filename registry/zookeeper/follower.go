@@ -105,6 +105,14 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	f.revisions.begin()
 	f.findProviders(m, &found)
 	f.findInstances(m, &found)
+	if isComplete, isLost = f.endLook(m, before, &found); !isComplete {
+		return findings{}, false, false
+	}
+	return found, true, isLost
+}
+
+// endLook ends the use of those keys of before that were not used again. The results are those of findIn.
+func (f *follower) endLook(m *mirror, before map[*entry]struct{}, found *findings) (isComplete, isLost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for e := range before {
@@ -116,13 +124,13 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 		if !f.stopped && len(f.missing) == 0 {
 			m.mark(f) // what was missing has come meanwhile
 		}
-		return findings{}, false, false
+		return false, false
 	}
 	if found.err == nil || f.stay == nil {
 		f.stay = found.instances
 	}
 	isLost, f.lost = f.lost, false
-	return found, true, isLost
+	return true, isLost
 }
 
 // miss notes that a key is not fresh. The caller holds the mutex of the mirror.

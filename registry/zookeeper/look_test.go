@@ -32,14 +32,12 @@ func newPlayed(t *testing.T, cacheDir string) *played {
 	}
 	p := &played{&Registry{log: log, root: "/dubbo", grace: grace, kept: kept.Options{Cache: cache, Origin: "here"}, tasks: tasks.New()}, map[key]value{}, 0}
 	as(Service{Interface: hello})(&p.opt)
-	m := newMirror(t)
-	p.mirror.ctx, p.mirror.entries, p.mirror.dirty, p.mirror.wake, p.mirror.start = m.ctx, m.entries, m.dirty, m.wake, m.start
-	p.mirror.read = func(_ context.Context, k key) (value, error) {
+	p.mirror.init(p.tasks, func(_ context.Context, k key) (value, error) {
 		time.Sleep(p.slow)
 		p.mirror.mu.Lock()
 		defer p.mirror.mu.Unlock()
 		return p.nodes[k], nil
-	}
+	})
 	p.tasks.Go(p.run)
 	p.mirror.connect(true)
 	return p

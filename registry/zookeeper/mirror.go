@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
@@ -74,6 +75,12 @@ type mirror struct {
 
 	dirty map[*follower]struct{} // followers that have to look
 	wake  chan struct{}          // dirty is not empty; capacity 1
+}
+
+// init makes a mirror whose reads are tasks of a group.
+func (m *mirror) init(of *tasks.Group, read func(context.Context, key) (value, error)) {
+	m.read, m.start, m.ctx = read, of.Go, of.Context()
+	m.entries, m.dirty, m.wake = make(map[key]*entry), make(map[*follower]struct{}), make(chan struct{}, 1)
 }
 
 // use returns the value of a key for a follower, which is told of changes until drop. ok reports whether it is fresh. For a

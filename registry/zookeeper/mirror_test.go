@@ -12,16 +12,18 @@ import (
 	"weak"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/tasks"
 	"github.com/remora-proxy/remora/internal/zktest"
 	"github.com/remora-proxy/remora/registry/zookeeper/session"
 )
 
 // newMirror returns a mirror without a function that reads.
 func newMirror(t *testing.T) *mirror {
-	return &mirror{
-		ctx: t.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
-		start: func(f func()) bool { go f(); return true },
-	}
+	of := tasks.New()
+	t.Cleanup(of.Close)
+	m := new(mirror)
+	m.init(of, nil)
+	return m
 }
 
 // TestUnreadableKeys: a key that can't be read is read once in each pause, whatever else has made it stale before, and no more
@@ -285,23 +287,22 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 	nodes[key{app, true}] = names // another instance is in use then
 	m.changed(app)
 	look()
-	for _, now := range []value{{err: denied}, names} {
-		nodes[key{app, true}] = now
-		m.changed(app)
+	set := func(path string, now value, want error) {
+		t.Helper()
+		nodes[key{path, true}] = now
+		m.changed(path)
 		eventually.True(t, "a complete look", func() bool {
 			found, isComplete, _ := f.findIn(m)
-			return isComplete && found.err == now.err
+			return isComplete && found.err == want
 		})
-		if now.err != nil {
-			var ids []string
-			for i := range maxInstances {
-				ids = append(ids, fmt.Sprint(i))
-			}
-			nodes[key{other, true}] = value{children: ids}
-			m.changed(other)
-			eventually.True(t, "a complete look", func() bool { _, isComplete, _ := f.findIn(m); return isComplete })
-		}
 	}
+	set(app, value{err: denied}, denied)
+	var ids []string
+	for i := range maxInstances {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	set(other, value{children: ids}, denied)
+	set(app, names, nil)
 	look()
 	m.lose() // nothing is read
 	m.changed(app)
@@ -316,53 +317,19 @@ func TestInstancesStayWhileUnread(t *testing.T) {
 	look()
 }
 
-// TestKeyLeavesWhileStale: a key that changes during a look, which finds that the key is needed no longer, leads to another look.
+// TestKeyLeavesWhileStale: a key that changes during a look, which does not need the key any more, leads to another look.
 func TestKeyLeavesWhileStale(t *testing.T) {
 	m := newMirror(t) // without a connection: nothing is read
-	var many []string // so that a look takes a while
-	for i := range 5000 {
-		many = append(many, fmt.Sprintf("dubbo://10.0.%d.%d:1", i/250, 1+i%250))
+	f := &follower{used: make(map[*entry]struct{}), missing: make(map[*entry]struct{})}
+	gone := &entry{key: key{"/services/gone", true}, users: map[*follower]struct{}{f: {}}}
+	m.entries[gone.key] = gone
+	m.changed(gone.key.path)
+	if isComplete, _ := f.endLook(m, map[*entry]struct{}{gone: {}}, &findings{}); isComplete {
+		t.Error("the look is complete")
 	}
-	gone, stays := key{"/services/gone", true}, key{"/services/stays", true}
-	deadline := time.Now().Add(timeout)
-	for time.Now().Before(deadline) { // until the change comes during the look
-		for k, v := range map[key]value{providersKey: {children: many}, overridesKey: {}, gone: {}, stays: {}} {
-			m.entries[k] = &entry{key: k, value: v, users: make(map[*follower]struct{})}
-		}
-		f := &follower{
-			r: &Registry{root: "/dubbo"}, of: Service{Interface: hello, Scheme: "dubbo", Applications: []string{"gone"}},
-			used: make(map[*entry]struct{}), missing: make(map[*entry]struct{}),
-		}
-		if _, isComplete, _ := f.findIn(m); !isComplete {
-			t.Fatal("the first look is not complete")
-		}
-		f.of.Applications = []string{"stays"}
-		e, during := m.entries[gone], make(chan bool)
-		go func() {
-			for {
-				m.mu.Lock()
-				_, isUsed := f.used[e]
-				isHere := m.entries[gone] == e
-				if isHere && !isUsed {
-					m.markStale(e)
-				}
-				m.mu.Unlock()
-				if !isHere || !isUsed {
-					during <- isHere
-					return
-				}
-			}
-		}()
-		_, isComplete, _ := f.findIn(m)
-		if !<-during {
-			continue
-		}
-		if isComplete || len(m.takeDirty()) != 1 {
-			t.Errorf("complete %t, and no other look is due", isComplete)
-		}
-		return
+	if n := len(m.takeDirty()); n != 1 || len(m.entries) > 0 {
+		t.Errorf("%d other looks are due, %d keys stay", n, len(m.entries))
 	}
-	t.Error("no change during a look")
 }
 
 // TestMemoryOfDropped: what a node had is forgotten once nobody uses the node, however many nodes were read together.

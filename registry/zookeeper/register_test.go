@@ -350,12 +350,14 @@ func TestPausesBeginAnew(t *testing.T) {
 			srv := zktest.Start(t)
 			s := storeAt(t, srv.Addr())
 			var mu sync.Mutex
-			requests := 0
+			tries := 0 // each begins with a look at the node
 			var log said
-			r := s.make(overtaken(t, srv.Addr(), func(int32) {
+			r := s.openAt(overtaken(t, srv.Addr(), func(op int32) {
 				mu.Lock()
 				defer mu.Unlock()
-				requests++
+				if op == opExists {
+					tries++
+				}
 			}), grace, logTo(&log))
 			rec, err := r.recordOf(ptr(at("10.0.0.1:80", 1)))
 			if err != nil {
@@ -368,15 +370,15 @@ func TestPausesBeginAnew(t *testing.T) {
 			if c.state != registry.Registered {
 				waitState(t, h, registry.Registered)
 				srv.Fail(rec.path(), int32(session.NoAuth))
+				mu.Lock()
+				tries = 0
+				mu.Unlock()
 			}
-			mu.Lock()
-			before := requests
-			mu.Unlock()
 			c.refused(h)
-			eventually.True(t, "some refusals", func() bool {
+			eventually.True(t, "four refusals, and three pauses between them", func() bool {
 				mu.Lock()
 				defer mu.Unlock()
-				return requests > before+4
+				return tries >= 4
 			})
 			if c.after == nil {
 				r.Close()

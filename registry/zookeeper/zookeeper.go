@@ -141,11 +141,7 @@ func newRegistry(opt Options, grace time.Duration) (*Registry, error) {
 	}
 	r.tasks = tasks.New()
 	r.handles.init()
-	r.mirror = mirror{
-		ctx: r.tasks.Context(), entries: make(map[key]*entry), dirty: make(map[*follower]struct{}), wake: make(chan struct{}, 1),
-		start: r.tasks.Go,
-		read:  func(ctx context.Context, k key) (value, error) { return readKey(ctx, r.session, k) },
-	}
+	r.mirror.init(r.tasks, func(ctx context.Context, k key) (value, error) { return readKey(ctx, r.session, k) })
 	r.resolved = dns.New(unresolved{r}, opt.DNS)
 	so := session.Options{
 		Servers: opt.Servers, Timeout: opt.SessionTimeout, Username: opt.Username, Password: opt.Password, Handler: handler{r},

@@ -297,8 +297,9 @@ func TestTries(t *testing.T) {
 func TestFirstServer(t *testing.T) {
 	first := map[string]bool{}
 	for range 64 {
-		dialled := make(chan string, 100)
+		var dialled chan string
 		inTime(t, func(o *Options) {
+			dialled = make(chan string, 100) // of the bubble: time passes while the test waits for it
 			o.Servers = []string{"a:1", "b:1"}
 			o.Dial = func(_ context.Context, addr string) (net.Conn, error) { dialled <- addr; return nil, io.ErrClosedPipe }
 		}, func(t *testing.T, s *Session, _ *recorder) {
