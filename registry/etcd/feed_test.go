@@ -553,10 +553,10 @@ func TestLoginRefused(t *testing.T) {
 // TestRevoke: a registration is withdrawn once etcd has ended its lease, or has none any more. A new one has another lease.
 func TestRevoke(t *testing.T) {
 	e := startScripted(t, func(_ int, s watchStream) error { return s.confirmAll("10.0.0.1:80") })
-	refusals := make(chan struct{})
+	allowed := make(chan struct{})
 	e.revoke = func(int) error {
 		select {
-		case <-refusals:
+		case <-allowed:
 			return nil
 		default:
 			return rpctypes.ErrGRPCNoSpace
@@ -575,7 +575,7 @@ func TestRevoke(t *testing.T) {
 	if h.State() != registry.Withdrawn || !strings.Contains(h.Err().Error(), "space") || log.count("withdrawn") != 0 {
 		t.Errorf("%v, %v; withdrawn %d times", h.State(), h.Err(), log.count("withdrawn"))
 	}
-	close(refusals)
+	close(allowed)
 	eventually.True(t, "the end of the lease", func() bool { return h.Err() == nil })
 	if h.State() != registry.Withdrawn || log.count("withdrawn") != 1 {
 		t.Errorf("%v; withdrawn %d times", h.State(), log.count("withdrawn"))

@@ -40,25 +40,27 @@ func TestAwaitBreak(t *testing.T) {
 		"lost data":         {func(_ *handle, _ func(), _, lost chan struct{}, _ chan int64) { close(lost) }, errLost.Error()},
 		"a removal":         {func(_ *handle, _ func(), _, _ chan struct{}, gone chan int64) { gone <- 6 }, "key was removed"},
 	} {
-		h, _ := newTestHandle(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		alive, lost, gone := make(chan struct{}), make(chan struct{}), make(chan int64)
-		h.pause.next = maxRetry
-		result := make(chan error, 1)
-		go func() { result <- h.awaitBreak(ctx, 5, &keptLease{alive: alive}, lost, gone) }()
-		gone <- 4 // from before the put
-		gone <- 5
-		alive <- struct{}{}
-		gone <- 0 // the renewal is handled
-		c.happen(h, cancel, alive, lost, gone)
-		err := <-result
-		if err == nil && c.want != "" || err != nil && err.Error() != c.want {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-		if next := h.pause.next; next != 0 {
-			t.Errorf("%s: the lease was renewed, and the last pause is %v", name, next)
-		}
-		cancel()
+		synctest.Test(t, func(t *testing.T) { // a wait that ends too early or never fails at once
+			h, _ := newTestHandle(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			alive, lost, gone := make(chan struct{}), make(chan struct{}), make(chan int64)
+			h.pause.next = maxRetry
+			result := make(chan error, 1)
+			go func() { result <- h.awaitBreak(ctx, 5, &keptLease{alive: alive}, lost, gone) }()
+			gone <- 4 // from before the put
+			gone <- 5
+			alive <- struct{}{}
+			gone <- 0 // the renewal is handled
+			c.happen(h, cancel, alive, lost, gone)
+			err := <-result
+			if err == nil && c.want != "" || err != nil && err.Error() != c.want {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+			if next := h.pause.next; next != 0 {
+				t.Errorf("%s: the lease was renewed, and the last pause is %v", name, next)
+			}
+		})
 	}
 }
 
@@ -96,12 +98,12 @@ func TestSet(t *testing.T) {
 	h.value = "a"
 	h.Settle(t.Context(), registry.Registered, nil)
 	for _, step := range []struct {
-		value     string
-		isChanged bool
+		value string
+		want  bool // it has to be put
 	}{{"a", false}, {"b", true}, {"c", true}, {"c", true}} {
 		h.set(step.value)
-		if isChanged := len(h.changed) == 1; isChanged != step.isChanged || h.value != step.value || (h.State() == registry.Pending) != step.isChanged {
-			t.Errorf("%s: changed %t, %v", step.value, isChanged, h.State())
+		if got := len(h.changed) == 1; got != step.want || h.value != step.value || (h.State() == registry.Pending) != step.want {
+			t.Errorf("%s: changed %t, %v", step.value, got, h.State())
 		}
 	}
 }
@@ -118,14 +120,14 @@ func TestLoadCache(t *testing.T) {
 		})
 	}
 	cache.Close() // writes
-	for name, isUsed := range map[string]bool{"ours": true, "another": false, "none": false} {
+	for name, want := range map[string]bool{"ours": true, "another": false, "none": false} {
 		s := &service{r: &Registry{cache: cache, origin: "here"}, name: name, view: newView(1, 1)}
 		before := time.Now()
 		s.loadCache()
-		if got := s.cached != nil; got != isUsed || len(s.view.current) > 0 != isUsed || (s.pos == position{1, 2, 3}) != isUsed {
+		if got := s.cached != nil; got != want || len(s.view.current) > 0 != want || (s.pos == position{1, 2, 3}) != want {
 			t.Errorf("%s: used %t, at %+v, %v", name, got, s.pos, s.view.current)
 		}
-		if isUsed && (s.coldAt.Before(before.Add(coldWait)) || !s.cached.Changed.Equal(time.Unix(1, 0)) || s.cached.Source != registry.SourceCache) {
+		if want && (s.coldAt.Before(before.Add(coldWait)) || !s.cached.Changed.Equal(time.Unix(1, 0)) || s.cached.Source != registry.SourceCache) {
 			t.Errorf("%s: %+v at %v", name, s.cached, s.coldAt)
 		}
 	}
@@ -162,10 +164,10 @@ func (r *refusing) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, 
 // TestPutPauses: the pauses between puts that etcd refuses are longer each time. A lease that has gone is replaced at once.
 func TestPutPauses(t *testing.T) {
 	for name, c := range map[string]struct {
-		err    error
-		leases int // for each pause, or -1 for all
-		puts   int // for each pause
-	}{"no space": {rpctypes.ErrNoSpace, -1, 1}, "no lease": {rpctypes.ErrLeaseNotFound, 1, 2}} {
+		err           error
+		putsPerPause  int
+		leasePerPause bool // and one at first; false means that one lease serves all puts
+	}{"no space": {rpctypes.ErrNoSpace, 1, false}, "no lease": {rpctypes.ErrLeaseNotFound, 2, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			etcd := &refusing{begin: time.Now(), err: c.err}
 			client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
@@ -191,17 +193,21 @@ func TestPutPauses(t *testing.T) {
 			}
 			r.tasks.Close()
 			pause := minRetry
-			for i := c.puts; i < len(etcd.puts); i += c.puts {
+			for i := c.putsPerPause; i < len(etcd.puts); i += c.putsPerPause {
 				if d := etcd.puts[i] - etcd.puts[i-1]; d < pause/2 || d > pause {
 					t.Errorf("%s: the pause after %v is %v, want %v or up to half less", name, etcd.puts[i-1], d, pause)
 				}
-				if c.puts == 2 && etcd.puts[i-1] != etcd.puts[i-2] {
+				if c.leasePerPause && etcd.puts[i-1] != etcd.puts[i-2] {
 					t.Errorf("%s: the second put is at %v, after %v", name, etcd.puts[i-1], etcd.puts[i-2])
 				}
 				pause = min(2*pause, maxRetry)
 			}
-			if n := len(etcd.puts) / c.puts; n < 20 || c.leases < 0 && len(etcd.leases) != 1 || c.leases > 0 && len(etcd.leases) != 1+n {
-				t.Errorf("%s: %d leases for %d puts", name, len(etcd.leases), len(etcd.puts))
+			tries, leases := len(etcd.puts)/c.putsPerPause, 1
+			if c.leasePerPause {
+				leases += tries
+			}
+			if tries < 20 || len(etcd.leases) != leases {
+				t.Errorf("%s: %d leases for %d puts, want %d", name, len(etcd.leases), len(etcd.puts), leases)
 			}
 		})
 	}
@@ -214,7 +220,7 @@ func TestKeptLease(t *testing.T) {
 	for name, c := range map[string]struct {
 		id      clientv3.LeaseID // to keep; the present one is 1
 		prepare func(alive chan struct{})
-		isNew   bool
+		want    bool // it is kept alive anew
 	}{
 		"alive":   {1, func(chan struct{}) {}, false},
 		"renewed": {1, func(alive chan struct{}) { alive <- struct{}{}; alive <- struct{}{} }, false},
@@ -226,8 +232,8 @@ func TestKeptLease(t *testing.T) {
 		c.prepare(alive)
 		k := keptLease{1, alive}
 		k.keep(t.Context(), h.r, c.id)
-		if isNew := k.alive != (<-chan struct{})(alive); isNew != c.isNew || k.alive == nil || len(alive) > 0 || c.isNew && k.id != c.id || !c.isNew && k.id != 1 {
-			t.Errorf("%s: lease %d, anew %t", name, k.id, isNew)
+		if got := k.alive != (<-chan struct{})(alive); got != c.want || k.alive == nil || len(alive) > 0 || c.want && k.id != c.id || !c.want && k.id != 1 {
+			t.Errorf("%s: lease %d, anew %t", name, k.id, got)
 		}
 	}
 	var k keptLease

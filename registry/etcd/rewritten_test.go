@@ -67,7 +67,12 @@ func TestRewrittenBeyondList(t *testing.T) {
 
 // TestRewritten: a key whose revision was seen, and which did not have it then, is a sign of lost data.
 func TestRewritten(t *testing.T) {
-	for revision, want := range map[int64]uint64{3: 0, 4: 1, 5: 1, 6: 0} {
+	for revision, want := range map[int64]uint64{
+		3: 0, // as it was in the first list, which is of revision 5
+		4: 1, // the first list would have had it
+		5: 1, // likewise
+		6: 0, // it is newer than the first list
+	} {
 		r := &Registry{log: slog.New(slog.DiscardHandler), contact: registry.NewContact()}
 		r.position.init()
 		s := &service{r: r, prefix: "/s/", view: newView(1, 1)}

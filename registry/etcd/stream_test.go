@@ -417,7 +417,7 @@ func TestWatchPauses(t *testing.T) {
 			}
 			time.Sleep(worked)
 			w.restart(errBroken)
-			if pause := time.Until(w.wake); pause > 0 && (pause <= minRetry) != isShort {
+			if pause := time.Until(w.wake); pause <= 0 || (pause <= minRetry) != isShort {
 				t.Errorf("after %v the pause is %v", worked, pause)
 			}
 			if w.look(); w.state != pausing {

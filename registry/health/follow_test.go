@@ -1,7 +1,6 @@
 package health
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -22,8 +22,8 @@ const revision = 7
 type source struct {
 	notify func(*registry.Snapshot)
 	first  []registry.Endpoint
-	last   *Follower    // the Follower of this source
-	log    bytes.Buffer // of last; only its goroutine writes
+	last   *Follower // the Follower of this source
+	log    syncbuffer.Buffer
 }
 
 func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
