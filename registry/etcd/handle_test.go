@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,17 +243,34 @@ func TestKeptLease(t *testing.T) {
 	}
 }
 
+// ordered is a context of a goroutine that asks for Done before it changes what the test reads: after pass the changes follow the reads.
+type ordered struct {
+	context.Context
+	mu sync.Mutex
+}
+
+func (o *ordered) pass() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+}
+
+// Done implements context.Context.
+func (o *ordered) Done() <-chan struct{} {
+	o.pass()
+	return o.Context.Done()
+}
+
 // TestLeaseKeeper: when a lease of nine seconds is renewed, by how many streams, and when it counts as gone.
 func TestLeaseKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Registry{log: slog.New(slog.DiscardHandler), tasks: tasks.New(), ttl: 9}
 		r.tasks.Close() // the test makes the responses of all streams
 		k := &leaseKeeper{r: r, id: 1, alive: make(chan struct{}, 1), responses: make(chan leaseResponse)}
-		begin := time.Now()
+		begin, ctx := time.Now(), &ordered{Context: t.Context()}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			k.run(t.Context())
+			k.run(ctx)
 		}()
 		until := func(at time.Duration) {
 			time.Sleep(time.Until(begin.Add(at)))
@@ -267,6 +285,7 @@ func TestLeaseKeeper(t *testing.T) {
 			if len(k.streams) != streams || got != asked || len(k.alive) != alive {
 				t.Errorf("%s: %d streams, %d are asked again, renewed %d times; want %d, %d, %d", what, len(k.streams), got, len(k.alive), streams, asked, alive)
 			}
+			ctx.pass()
 		}
 		const second = time.Second
 		until(second / 2)
