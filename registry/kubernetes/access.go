@@ -188,17 +188,35 @@ const (
 
 // client returns an HTTP client for the API server. A response must begin within silence: a balancer may keep the connection
 // of a server that has gone. All requests share one connection of HTTP/2. The client ignores environment variables that name a
-// proxy: they are meant for applications, and the proxy may be this sidecar.
-func (a *access) client(silence time.Duration) *http.Client {
+// proxy: they are meant for applications, and the proxy may be this sidecar. All connections end with life.
+func (a *access) client(life context.Context, silence time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idleProbe, Interval: idleProbe, Count: 3}}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &boundConn{c, context.AfterFunc(life, func() { _ = c.Close() })}, nil
+	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: dialer.DialContext,
+		DialContext: dial,
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			cfg, err := a.tls(addr)
 			if err != nil {
 				return nil, err
 			}
-			return (&tls.Dialer{NetDialer: dialer, Config: cfg}).DialContext(ctx, network, addr)
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout) // of the handshake, too
+			defer cancel()
+			c, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			secured := tls.Client(c, cfg)
+			if err := secured.HandshakeContext(ctx); err != nil {
+				_ = c.Close()
+				return nil, err
+			}
+			return secured, nil
 		},
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
@@ -206,6 +224,18 @@ func (a *access) client(silence time.Duration) *http.Client {
 		MaxIdleConnsPerHost:   1,
 		IdleConnTimeout:       time.Minute,
 	}}
+}
+
+// boundConn is a connection that ends with the context of the function that stop stops.
+type boundConn struct {
+	net.Conn
+	stop func() bool
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
 }
 
 // tls returns the configuration of a connection to addr.

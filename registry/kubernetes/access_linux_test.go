@@ -13,12 +13,12 @@ import (
 // TestIdleProbe: the kernel asks whether a silent server is there, and gives it up after three questions without a response.
 func TestIdleProbe(t *testing.T) {
 	l := must.Listen(t)
-	c, err := new(access).client(time.Second).Transport.(*http.Transport).DialContext(t.Context(), "tcp", l.Addr().String())
+	c, err := new(access).client(t.Context(), time.Second).Transport.(*http.Transport).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	raw, err := c.(*net.TCPConn).SyscallConn()
+	raw, err := c.(*boundConn).Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

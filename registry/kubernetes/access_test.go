@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -68,7 +67,7 @@ func TestTLS(t *testing.T) {
 	} {
 		must.WriteFile(t, rotated, ca.PEM)
 		c.token = material{data: []byte("abc\n")}
-		client := c.client(10 * time.Second)
+		client := c.client(t.Context(), 10*time.Second)
 		r := must.Request(t, http.MethodGet, c.at, nil)
 		if err := c.authorize(r); err != nil {
 			t.Fatal(err)
@@ -146,19 +145,11 @@ func TestIdleConnections(t *testing.T) {
 	const requests = 3
 	var all sync.WaitGroup
 	all.Add(requests)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	server := count(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		all.Done()
 		all.Wait()
-	}))
-	closed := make(chan struct{}, requests)
-	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateClosed {
-			closed <- struct{}{}
-		}
-	}
-	server.Start()
-	defer server.Close()
-	client := new(access).client(time.Minute)
+	}), false)
+	client := new(access).client(t.Context(), time.Minute)
 	defer client.CloseIdleConnections()
 	var asked sync.WaitGroup
 	for range requests {
@@ -172,11 +163,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 	asked.Wait()
 	for range requests - 1 {
-		select {
-		case <-closed:
-		case <-time.After(time.Minute):
-			t.Fatal("several connections stay")
-		}
+		server.waitClosed(t)
 	}
 	all.Add(1)
 	resp, err := client.Get(server.URL)
@@ -184,7 +171,7 @@ func TestIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if len(closed) > 0 {
-		t.Error("no connection has stayed")
+	if n := server.opened.Load(); n != requests {
+		t.Errorf("%d connections were opened, want %d", n, requests)
 	}
 }

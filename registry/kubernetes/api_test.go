@@ -3,6 +3,9 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/registry"
 )
@@ -35,6 +40,9 @@ type api struct {
 	ending  bool  // the watch ends after the next event
 	silent  bool  // requests get no response
 }
+
+// slicesPath is that of the slices of the namespace shop.
+const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
 
 type apiEvent struct {
 	version int
@@ -111,7 +119,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case silent:
 		<-r.Context().Done()
-	case isForbidden || r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices":
+	case isForbidden || r.URL.Path != slicesPath:
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind": "Status", "message": "endpointslices is forbidden", "code": 403}`)
 	case r.URL.Query().Get("watch") != "":
@@ -195,7 +203,8 @@ func sliceOf(service string, port int, endpoints ...registry.Endpoint) map[strin
 	}
 }
 
-// open returns a Registry for the namespace shop. Once it is closed, it must keep nothing of a watch.
+// open returns a Registry for the namespace shop, and closes it at the end of the test, unless the test has. It must keep nothing
+// of a watch then.
 func open(t *testing.T, a *api, change func(*Options)) *Registry {
 	t.Helper()
 	server, err := url.Parse(a.URL)
@@ -211,11 +220,56 @@ func open(t *testing.T, a *api, change func(*Options)) *Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if r.tasks.Context().Err() == nil {
+			r.Close()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for namespace, f := range r.followers {
+			f.mu.Lock()
 			if len(f.users) > 0 {
 				t.Errorf("%d watches of namespace %s are left", len(f.users), namespace)
 			}
+			f.mu.Unlock()
 		}
 	})
 	return r
+}
+
+// counting is a server that counts its connections.
+type counting struct {
+	*httptest.Server
+	opened atomic.Int32
+	closed chan struct{}
+}
+
+// count starts a server, with TLS and HTTP/2 if isTLS is set, else with HTTP/1.1.
+func count(t *testing.T, h http.Handler, isTLS bool) *counting {
+	c := &counting{Server: httptest.NewUnstartedServer(h), closed: make(chan struct{}, 100)}
+	c.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			c.opened.Add(1)
+		case http.StateClosed:
+			c.closed <- struct{}{}
+		}
+	}
+	c.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if c.EnableHTTP2 = isTLS; isTLS {
+		c.StartTLS()
+	} else {
+		c.Start()
+	}
+	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+	return c
+}
+
+// waitClosed waits until another connection was closed.
+func (c *counting) waitClosed(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.closed:
+	case <-time.After(45 * time.Second): // a client closes a connection that has been idle for a minute
+		t.Fatal("the connection stays")
+	}
 }

@@ -17,6 +17,7 @@ package kubernetes
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -66,6 +67,7 @@ type Registry struct {
 	log      *slog.Logger
 	access   *access
 	http     *http.Client
+	hangUp   context.CancelFunc // closes all connections
 	kept     kept.Options
 	resolved *dns.Watcher
 	tally    registry.Tally
@@ -99,10 +101,9 @@ func newRegistry(opt Options, a *access) (*Registry, error) {
 	opt.Namespace = cmp.Or(opt.Namespace, a.namespace)
 	opt.requestTimeout, opt.silence = cmp.Or(opt.requestTimeout, requestTimeout), cmp.Or(opt.silence, watchSilence)
 	opt.maxMessage = cmp.Or(opt.maxMessage, maxMessage)
-	r := &Registry{
-		opt: opt, made: time.Now(), log: opt.Logger, access: a, http: a.client(opt.requestTimeout),
-		followers: make(map[string]*follower),
-	}
+	r := &Registry{opt: opt, made: time.Now(), log: opt.Logger, access: a, followers: make(map[string]*follower)}
+	life, hangUp := context.WithCancel(context.Background())
+	r.http, r.hangUp = a.client(life, opt.requestTimeout), hangUp
 	r.kept = kept.Options{Origin: "kubernetes " + a.server.String(), Tally: &r.tally}
 	if opt.CacheDir != "" {
 		var err error
@@ -140,7 +141,7 @@ func (r *Registry) Condition() registry.Condition {
 func (r *Registry) Close() error {
 	err := r.resolved.Close()
 	r.tasks.Close()
-	r.http.CloseIdleConnections()
+	r.hangUp() // a stream of HTTP/2 may outlive its request for a moment, so the connection is not idle yet
 	r.kept.Cache.Close()
 	return err
 }
