@@ -1,11 +1,14 @@
 package link_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -40,4 +43,32 @@ func TestForgedHeaders(t *testing.T) {
 		t.Errorf("the application got %q", got)
 	}
 	m.Settled()
+}
+
+// TestForgedTrailers: none of the sidecar's own headers reaches an application as a trailer.
+func TestForgedTrailers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Speaks: "http2"})
+	app := m.Apps[0]
+	app.Stop()
+	var got string
+	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
+		return proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			got = fmt.Sprint(c.Request.Trailers)
+			c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil)
+			c.Flush()
+		})
+	})
+	w, p := m.DialLink()
+	w.Request(1, &protocol.Request{
+		Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"), Authority: []byte("local"), Body: []byte("x"),
+		Trailers: []protocol.Header{
+			{Name: []byte("x-sum"), Value: []byte("1")}, {Name: []byte("x-remora-class"), Value: []byte("1")},
+			{Name: []byte("x_remora_class"), Value: []byte("1")},
+		},
+	}, time.Minute, nil)
+	send(m, p, w)
+	checkFrames(t, "the peer", p, "response 1 200")
+	proxytest.Equal(t, "trailers", got, "[x-sum: 1]")
+	app.Stop()
+	m.Clients.Do(func() { p.Conn.Close() })
 }

@@ -22,6 +22,7 @@ type frames struct {
 	all      []string
 	settings link.Settings
 	loads    []link.Load
+	messages map[uint64]string // headers and body of each response
 }
 
 func (f *frames) note(format string, args ...any) {
@@ -42,12 +43,13 @@ func (f *frames) OnCredit(uint32)                           {}
 func (f *frames) OnInterim(id uint64, r *protocol.Response) { f.note("interim %d %d", id, r.Status) }
 func (f *frames) OnResponse(id uint64, r *protocol.Response, _ protocol.Codec, _ *bytebufferpool.ByteBuffer) {
 	f.note("response %d %d", id, r.Status)
+	f.messages[id] = fmt.Sprintf("%s %s", r.Headers, r.Body)
 }
 
 // framesOf decodes what p has received.
 func framesOf(t *testing.T, p *proxytest.Peer) *frames {
 	t.Helper()
-	f := &frames{}
+	f := &frames{messages: map[uint64]string{}}
 	if err := link.NewDialer(link.Settings{}, link.ReaderLimits{Buffers: &protocol.Buffers{}}, f).Feed(p.Heard); err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +61,16 @@ func checkFrames(t *testing.T, what string, p *proxytest.Peer, want ...string) {
 	t.Helper()
 	if got := framesOf(t, p).all; !slices.Equal(got, want) {
 		t.Errorf("%s: the peer got %q, want %q", what, got, want)
+	}
+}
+
+// checkDrains checks that the link to the provider closes at once when that drains: nothing of a request is left on it.
+func checkDrains(m *proxytest.Mesh, what string, p *proxytest.Peer) {
+	m.T.Helper()
+	m.Nodes[1].Proc.Drain()
+	m.W.Run(10 * time.Millisecond)
+	if !p.Ended {
+		m.T.Errorf("%s: the link stays open", what)
 	}
 }
 
@@ -309,6 +321,27 @@ func TestDrainedByRefusal(t *testing.T) {
 	m.Settled()
 }
 
+// TestDrainedByFrame: a draining link closes behind a frame of which a part had arrived.
+func TestDrainedByFrame(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	w, p := m.DialLink()
+	w.Credit(1 << 20) // no frame follows from it
+	frame := w.Append(nil, 1<<20)
+	m.Clients.Do(func() { p.Conn.Write(frame[:1]) })
+	m.W.Run(100 * time.Millisecond)
+	m.Nodes[1].Proc.Drain()
+	m.W.Run(100 * time.Millisecond)
+	if p.Ended {
+		t.Fatal("the link has not waited for the frame")
+	}
+	m.Clients.Do(func() { p.Conn.Write(frame[1:]) })
+	m.W.Run(10 * time.Millisecond)
+	if !p.Ended {
+		t.Error("the link stays open")
+	}
+	m.Settled()
+}
+
 // TestShedLargest: when memory is short, a link gives up what holds the most of it: a request that has arrived in part, a request
 // in flight, or a response that the peer does not read. The link carries other requests on.
 func TestShedLargest(t *testing.T) {
@@ -342,14 +375,46 @@ func TestShedLargest(t *testing.T) {
 			if got := strings.Join(framesOf(t, p).all, ", "); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("the peer got %s, want %s", got, c.want)
 			}
-			if n := provider.Report().Stats.Errors.Of("shed"); c.want != "" && n == 0 {
-				t.Error("nothing is counted")
+			if n := provider.Report().Stats.Errors.Of("shed"); c.want != "" && n != 2 { // with the request of the other link
+				t.Errorf("%d are counted", n)
 			}
 			provider.Proc.Charge(-proxytest.HardMark)
 			m.Clients.Do(func() { p.Conn.Close(); next.Conn.Close() })
 			m.Settled()
 		})
 	}
+}
+
+// TestShedSuffices: once the largest request is given up and memory suffices, the others stay.
+func TestShedSuffices(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Provider: "timeout: 1m"})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	provider := m.Nodes[1]
+	begin := func(size, arrived int) *proxytest.Peer {
+		w, p := m.DialLink()
+		long := *proxytest.LinkRequest
+		long.Body = make([]byte, size)
+		w.Request(1, &long, time.Minute, nil)
+		var out []byte
+		for n := -1; n < len(out) && len(out) < arrived; {
+			n = len(out)
+			w.Granted(64 << 10)
+			out = w.Append(out, min(64<<10, arrived-n))
+		}
+		m.Clients.Do(func() { p.Conn.Write(out) })
+		m.W.Run(100 * time.Millisecond)
+		return p
+	}
+	larger, other := begin(1000<<10, 990<<10), begin(200<<10, 190<<10)
+	free := proxytest.HardMark - int(provider.Proc.Buffered())
+	provider.Proc.Charge(free - 60<<10)
+	next := begin(70<<10, 1<<20) // whose request has the loop look for the largest
+	checkFrames(t, "larger", larger, "refused 1 "+link.Overload.String())
+	checkFrames(t, "the other", other)
+	checkFrames(t, "the next", next)
+	provider.Proc.Charge(60<<10 - free)
+	m.Clients.Do(func() { larger.Conn.Close(); other.Conn.Close(); next.Conn.Close() })
+	m.Settled()
 }
 
 // TestAcceptedWhileDraining: a link that was accepted just before its listener has closed says so, and takes no request.
@@ -397,8 +462,10 @@ func TestRetire(t *testing.T) {
 func TestShedLink(t *testing.T) {
 	for name, c := range map[string]struct {
 		request, response, count int // bytes of each
+		deaf                     bool
 	}{
 		"requests": {request: 30 << 10, count: 20}, "responses that wait": {response: 30 << 10, count: 60},
+		"responses that are not read": {response: 4 << 10, count: 250, deaf: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Provider: "timeout: 2h"})
@@ -408,6 +475,7 @@ func TestShedLink(t *testing.T) {
 				app.Delay = func() time.Duration { return time.Hour }
 			}
 			w, p := m.DialLink()
+			m.W.Faults.PauseReading(p.Conn, c.deaf)
 			medium := *proxytest.LinkRequest
 			medium.Body = make([]byte, c.request)
 			for id := range uint64(c.count) {
@@ -420,6 +488,7 @@ func TestShedLink(t *testing.T) {
 			medium.Body = make([]byte, 60<<10)
 			other.Request(1, &medium, 2*time.Hour, nil)
 			send(m, next, other)
+			m.W.Faults.PauseReading(p.Conn, false)
 			m.RunUntil("the end of the link", func() bool { return p.Ended })
 			if n := provider.ShedConnections(); n == 0 {
 				t.Error("no link is counted")
@@ -470,7 +539,7 @@ func TestTimeOfRequest(t *testing.T) {
 		send(m, p, w)
 		m.W.Run(3 * time.Second)
 		checkFrames(t, left.String(), p, want)
-		m.Clients.Do(func() { p.Conn.Close() })
+		checkDrains(m, left.String(), p)
 		m.Settled()
 	}
 }
@@ -529,6 +598,35 @@ func TestBurstOverShare(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Close() })
 			m.Settled()
 		})
+	}
+}
+
+// TestBeginsWhenFull: a link over its share begins no long request once limits.buffered is reached, and one while a byte is left.
+func TestBeginsWhenFull(t *testing.T) {
+	for _, left := range []int{0, 1} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {buffered: 1MiB, message: 256KiB}", Provider: "timeout: 1m"})
+		m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+		provider := m.Nodes[1]
+		for range 7 { // so that a share is 128 KiB
+			m.DialLink()
+		}
+		w, p := m.DialLink()
+		long := *proxytest.LinkRequest
+		long.Body = make([]byte, 200<<10)
+		w.Granted(1 << 20)
+		w.Request(1, &long, time.Minute, nil)
+		send(m, p, w)
+		charged := 1<<20 - int(provider.Proc.Buffered()) - left
+		provider.Proc.Charge(charged)
+		long.Body = make([]byte, 20<<10)
+		w.Request(2, &long, time.Minute, nil)
+		m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 17<<10)) })
+		m.W.Run(10 * time.Millisecond)
+		want := []string{"refused 2 " + link.Overload.String()}
+		checkFrames(t, fmt.Sprint(left, " bytes left"), p, want[left:]...)
+		provider.Proc.Charge(-charged)
+		m.Clients.Do(func() { p.Conn.Close() })
+		m.Settled()
 	}
 }
 
@@ -600,8 +698,12 @@ func TestOneWrite(t *testing.T) {
 	w.Start(3)
 	w.Start(4)
 	send(m, p, w)
-	together("responses", func(st *http2.Stream) { conn.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil) })
-	checkFrames(t, "in all", p, "interim 1 103", "interim 2 103", "start 3", "start 4", "response 1 200", "response 2 200")
+	respond := func(st *http2.Stream) { conn.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil) }
+	together("responses", respond)
+	calls = calls[2:]
+	together("the last responses", respond)
+	checkFrames(t, "in all", p, "interim 1 103", "interim 2 103", "start 3", "start 4",
+		"response 1 200", "response 2 200", "response 3 200", "response 4 200")
 	app.Stop()
 	m.Clients.Do(func() { p.Conn.Close() })
 }
@@ -621,6 +723,32 @@ func TestListenerLinks(t *testing.T) {
 	m.Clients.Do(func() { other.Conn.Close() })
 	m.W.Run(100 * time.Millisecond)
 	proxytest.Equal(t, "no link", l.Links(), 0)
+}
+
+// TestResponses: a peer gets the headers and the body of each response as the application has sent them, also if several come
+// together.
+func TestResponses(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	app := m.Apps[0]
+	app.ExtraHeaders = "x-a: b\r\n"
+	app.Body = func(req *protocol.Request) []byte { return slices.Concat([]byte("body of "), req.Path) }
+	app.FrozenUntil = m.W.Now() + 100*time.Millisecond // so that the responses come at once
+	w, p := m.DialLink()
+	for id := range uint64(4) {
+		r := *proxytest.LinkRequest
+		r.Path = fmt.Append(nil, "/", id)
+		w.Request(id+1, &r, time.Minute, nil)
+	}
+	send(m, p, w)
+	m.W.Run(time.Second)
+	f := framesOf(t, p)
+	for id := range uint64(4) {
+		if got, want := f.messages[id+1], fmt.Sprint("body of /", id); !strings.HasSuffix(got, want) || !strings.Contains(got, "x-a: b") {
+			t.Errorf("response %d: %s", id, got)
+		}
+	}
+	checkDrains(m, "in the end", p)
+	m.Settled()
 }
 
 // TestSilentPeer: a peer that sends no preface loses its connection.

@@ -93,6 +93,62 @@ func TestCancelQueued(t *testing.T) {
 	}
 }
 
+// cancelFrame returns the CANCEL of a request.
+func cancelFrame(id uint64) []byte {
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{})
+	w.Open(1, link.Settings{})
+	greeting := len(w.Append(nil, 1<<20))
+	w.Cancel(id)
+	return w.Append(make([]byte, 0, greeting), 1<<20)
+}
+
+// TestCancelInPart checks that a link drops a request which is cancelled while it arrives, with what follows of it.
+func TestCancelInPart(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	w, p := m.DialLink()
+	long := *proxytest.LinkRequest
+	long.Body = make([]byte, 100<<10)
+	w.Request(1, &long, time.Minute, nil)
+	m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 50<<10)) })
+	m.W.Run(10 * time.Millisecond)
+	before := m.Nodes[1].Proc.Held()
+	m.Clients.Do(func() { p.Conn.Write(cancelFrame(1)) })
+	m.W.Run(10 * time.Millisecond)
+	if held := m.Nodes[1].Proc.Held(); before < 50<<10 || held != 0 {
+		t.Errorf("%d bytes are held before, %d behind the CANCEL", before, held)
+	}
+	send(m, p, w) // the rest
+	w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	checkFrames(t, "the peer", p, fmt.Sprintf("cancelled 1 %d", link.CancelDropped), "response 3 200")
+	checkDrains(m, "in the end", p)
+	m.Settled()
+}
+
+// TestCancelUnread checks that a link drops a response that waits for credit, once the peer cancels the request.
+func TestCancelUnread(t *testing.T) {
+	const size = 1 << 20 // more than the credit
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {message: 2MiB}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
+	w, p := m.DialLink()
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	m.W.Run(100 * time.Millisecond)
+	before := m.Nodes[1].Proc.Held()
+	w.Cancel(1)
+	send(m, p, w)
+	if held := m.Nodes[1].Proc.Held(); before < size || held != 0 {
+		t.Errorf("%d bytes are held before, %d behind the CANCEL", before, held)
+	}
+	m.Apps[0].Body = nil
+	w.Request(3, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	checkFrames(t, "the peer", p, fmt.Sprintf("cancelled 1 %d", link.CancelDropped), "response 3 200")
+	checkDrains(m, "in the end", p)
+	m.Settled()
+}
+
 // TestCancelAtApplication checks what a link says of a cancelled request that the application has: it has finished the
 // request only if it has responded. A request that ends early is dropped. A dialer that does not know "closed" gets
 // "finished".

@@ -3,6 +3,7 @@ package link_test
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +60,7 @@ func TestTablesAreBounded(t *testing.T) {
 	busy := &proxytest.Peer{Says: fullTable(proxytest.LinkFrames(request))}
 	m.DialIngress(busy)
 	var idle []*proxytest.Peer
+	most := int64(0) // before a link closes
 	for i := range 100 {
 		p := &proxytest.Peer{Says: fullTable(proxytest.LinkFrames(func(w *link.Writer) {
 			long := *proxytest.LinkRequest
@@ -68,10 +70,20 @@ func TestTablesAreBounded(t *testing.T) {
 				w.Request(1, &protocol.Request{Codec: 99, Service: []byte("local")}, time.Minute, nil) // refused at once
 			}
 		}))}
+		if i%2 == 1 { // a part of a frame
+			p.Says = append(p.Says, 11)
+		}
 		idle = append(idle, p)
 		m.DialIngress(p)
+		m.W.Run(2 * time.Millisecond)
+		if provider.ShedConnections() == 0 {
+			most = max(most, provider.Proc.Interned())
+		}
 	}
 	m.W.Run(time.Second)
+	if most < tablesPart/8*7 {
+		t.Errorf("links close with %d bytes of tables, of %d", most, tablesPart)
+	}
 	if n := provider.Proc.Interned(); n > tablesPart || n < tablesPart/2 {
 		t.Errorf("%d bytes of tables, at most %d", n, tablesPart)
 	}
@@ -81,6 +93,9 @@ func TestTablesAreBounded(t *testing.T) {
 	closed := 0
 	for i, p := range idle {
 		if !p.Ended {
+			if all := framesOf(t, p).all; slices.Contains(all, "goaway 1 draining") {
+				t.Errorf("link %d stays open: %q", i, all)
+			}
 			continue
 		}
 		closed++
@@ -117,14 +132,22 @@ func TestReclaimLosesNoRequest(t *testing.T) {
 		m.Apps[0].Delay = func() time.Duration { return 500 * time.Millisecond }
 		cl := m.Dial(proxytest.Egress)
 		m.W.Run(time.Millisecond)
-		for range 60 { // busy, so that only the link of the consumer can give memory back
-			m.DialIngress(&proxytest.Peer{Says: fullTable(proxytest.LinkFrames(func(w *link.Writer) {
+		var busy []*proxytest.Peer
+		for range 60 { // so that only the link of the consumer can give memory back
+			busy = append(busy, &proxytest.Peer{Says: fullTable(proxytest.LinkFrames(func(w *link.Writer) {
 				w.Request(1, proxytest.LinkRequest, time.Minute, nil)
 			}))})
+			m.DialIngress(busy[len(busy)-1])
 		}
 		m.W.Run(after)
 		c := m.Post(10)
 		m.Clients.Do(func() { cl.Calls = []*proxytest.Call{c}; cl.Send() })
+		m.W.Run(100 * time.Millisecond)
+		for _, p := range busy {
+			if all := framesOf(t, p).all; p.Ended && slices.Contains(all, "goaway 1 draining") { // it has taken the request
+				t.Errorf("a link with a request has closed: %q", all)
+			}
+		}
 		m.OK(c)
 		reclaimed = reclaimed || m.Nodes[1].ShedConnections() > 0
 		if t.Failed() {

@@ -71,6 +71,9 @@ func TestStreamResponseIsRefused(t *testing.T) {
 			app := m.Apps[0].RespondWith(proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
 			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			if n := m.Nodes[1].Report().Stats.Errors.Of("response-too-large"); n != 1 {
+				t.Errorf("counted %d times", n)
+			}
 			resp, _, _ := proxytest.DecodeHead(t, p.Heard)
 			if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 502 || code != "response-too-large" {
 				t.Errorf("status %d %s", resp.Status, code)
@@ -118,14 +121,15 @@ func TestUnexpectedToken(t *testing.T) {
 }
 
 // TestAcceptedStreams checks that another sidecar's stream leaves the loop with the bytes after
-// its preface.
+// its preface. One with a request has the rules of the listener.
 func TestAcceptedStreams(t *testing.T) {
 	for _, st := range []link.Stream{
 		{Kind: link.StreamHTTP},
 		{Kind: link.StreamOpaque, TimeLeft: 2 * time.Second},
 		{Kind: link.StreamAnswer, TimeLeft: time.Hour, Token: link.Token{7}},
 	} {
-		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "opaque: true", Limits: proxytest.LogAll})
+		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "opaque: true", Limits: proxytest.LogAll,
+			Ingress: "allow: {enforce: false, rules: [{method: [GET]}]}"})
 		p := m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
 		m.RunUntil("a stream", func() bool { return len(provider.Accepted) == 1 })
 		m.W.Run(time.Second)
@@ -133,6 +137,9 @@ func TestAcceptedStreams(t *testing.T) {
 		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
 		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Opener == nil {
 			t.Errorf("accepted %+v", got)
+		}
+		if got.Rules.Given() != (st.Kind == link.StreamHTTP) { // only that has a head to look at
+			t.Errorf("kind %d: rules %+v", st.Kind, got.Rules)
 		}
 		if hasRecord := got.Record != nil; hasRecord != (st.Kind != link.StreamAnswer) { // the request of an answer has one
 			t.Errorf("kind %d: it has a record: %t", st.Kind, hasRecord)
