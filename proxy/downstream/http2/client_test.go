@@ -14,16 +14,18 @@ import (
 
 // client is an HTTP/2 client on a loop of its own.
 type client struct {
-	m      *proxytest.Mesh
-	codec  *http2.Conn
-	conn   loop.Conn
-	raw    []byte // sent behind the frames of the codec
-	deaf   bool   // grants no window for bodies
-	goAway bool   // was received
-	last   uint32 // stream that the latest GOAWAY accepts
-	pieces int    // calls of OnData
-	ended  bool
-	err    error // of Feed
+	m       *proxytest.Mesh
+	codec   *http2.Conn
+	conn    loop.Conn
+	raw     []byte     // sent behind the frames of the codec
+	deaf    bool       // grants no window for bodies
+	goAway  bool       // was received
+	last    uint32     // stream that the latest GOAWAY accepts
+	why     http2.Code // of the latest GOAWAY
+	pieces  int        // calls of OnData
+	ended   bool
+	endedAt time.Duration
+	err     error // of Feed
 }
 
 // reply is a request of a client with its response.
@@ -61,7 +63,7 @@ func (c *client) OnData(b []byte) {
 	}
 }
 
-func (c *client) OnClose(error) { c.ended = true }
+func (c *client) OnClose(error) { c.ended, c.endedAt = true, c.m.W.Now() }
 
 func (c *client) flush() {
 	for c.codec.Ready() {
@@ -176,7 +178,7 @@ func (c *clientEvents) OnReset(st *http2.Stream, code http2.Code, _ *http2.Error
 func (c *clientEvents) OnWritable(*http2.Stream) {}
 func (c *clientEvents) OnSent(*http2.Stream)     {}
 func (c *clientEvents) OnSettings()              {}
-func (c *clientEvents) OnGoAway(last uint32, _ http2.Code) {
-	c.goAway, c.last = true, last
+func (c *clientEvents) OnGoAway(last uint32, why http2.Code) {
+	c.goAway, c.last, c.why = true, last, why
 }
 func (c *clientEvents) OnBarrier() {}

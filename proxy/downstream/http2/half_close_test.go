@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestHalfClose(t *testing.T) {
 		status  int // of each response
 		took    time.Duration
 	}{
-		"served":      {"timeouts: {half_close: 1m}", 55 * time.Second, 10, 200, 55 * time.Second}, // longer than two PINGs take
+		"served":      {"timeouts: {half_close: 2m, body: 1m}", 110 * time.Second, 10, 200, 110 * time.Second}, // longer than two PINGs take
 		"late":        {"timeouts: {half_close: 5s}", 20 * time.Second, 10, 0, 5 * time.Second},
 		"off":         {"timeouts: {half_close: 0}", time.Second, 10, 0, 0},
 		"window shut": {"timeouts: {write: 3s}", time.Second, 5000, 0, 7 * time.Second},
@@ -35,7 +36,9 @@ func TestHalfClose(t *testing.T) {
 			m.RunUntil("the whole requests", func() bool { return came == 2 })
 			began := m.W.Now()
 			m.W.Faults.HalfClose(client.conn)
-			m.RunUntil("the end of the connection", func() bool { return client.ended })
+			if !m.W.RunUntil(func() bool { return client.ended }, 3*time.Minute) {
+				t.Fatal("the connection stays open")
+			}
 			for _, a := range []*reply{first, second} {
 				if served := a.done && a.Status == 200; served != (c.status == 200) {
 					t.Errorf("done %t, status %d", a.done, a.Status)
@@ -47,8 +50,9 @@ func TestHalfClose(t *testing.T) {
 			if client.goAway != (c.took > 0) {
 				t.Errorf("GOAWAY %t", client.goAway)
 			}
-			if incomplete.done || came != 2 {
-				t.Errorf("the incomplete request: done %t, %d requests came", incomplete.done, came)
+			slow := m.Consumer.Report().Stats.Errors.Of("body-timeout")
+			if incomplete.done || came != 2 || slow != 0 {
+				t.Errorf("the incomplete request: done %t, %d requests came, %d are slow", incomplete.done, came, slow)
 			}
 			m.W.Run(2 * time.Minute)
 			m.Settled()
@@ -99,28 +103,61 @@ func TestHalfCloseIdle(t *testing.T) {
 	m.Settled()
 }
 
-// TestHalfCloseStream: a response that comes in pieces lasts longer than timeouts.half_close, until no piece comes from one
-// multiple of that to the next.
+// TestHalfCloseStream: a response that comes in pieces lasts longer than timeouts.half_close, until no piece reaches the client from
+// one multiple of that to the next.
 func TestHalfCloseStream(t *testing.T) {
+	for _, c := range []struct {
+		window int
+		piece  string // a chunk
+		body   string
+		took   time.Duration
+	}{
+		{0, "5\r\nhello\r\n", "hellohellohellohello", 25 * time.Second},
+		{0, "1\r\nh\r\n", "hhhh", 25 * time.Second},
+		{5, "30d40\r\n" + strings.Repeat("x", 200_000) + "\r\n", "xxxxx", 10 * time.Second},
+	} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 5s}"})
+		m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
+		client := dial(m, c.window)
+		client.deaf = c.window > 0
+		a := client.send(request("GET", "/", 0))
+		m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
+		write := func(text string) {
+			m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(text)) })
+		}
+		write(string(streams.Responses[0].Head))
+		m.W.Run(10 * time.Millisecond)
+		began := m.W.Now()
+		m.W.Faults.HalfClose(client.conn)
+		for range 4 {
+			m.W.Run(4 * time.Second)
+			if !client.ended {
+				write(c.piece)
+			}
+		}
+		m.RunUntil("the end of the connection", func() bool { return client.ended })
+		if took := (client.endedAt - began).Round(time.Second); string(a.body) != c.body || took != c.took {
+			t.Errorf("%.10q: the connection ended after %v, with %q", c.piece, took, a.body)
+		}
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
+// TestHalfCloseEndOfStream: the end of a streamed response is progress, too.
+func TestHalfCloseEndOfStream(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 5s}"})
 	m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
 	client := dial(m, 0)
-	a := client.send(request("GET", "/", 0))
-	m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
-	write := func(text string) {
-		m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(text)) })
-	}
-	write(string(streams.Responses[0].Head))
-	m.W.Run(10 * time.Millisecond)
-	began := m.W.Now()
+	all := []*reply{client.send(request("GET", "/", 0)), client.send(request("GET", "/", 0))}
+	m.RunUntil("the streams", func() bool { return len(streams.Responses) == 2 })
 	m.W.Faults.HalfClose(client.conn)
-	for range 4 {
+	for i, says := range []string{"HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"} {
 		m.W.Run(4 * time.Second)
-		write("5\r\nhello\r\n")
+		m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[i].Write([]byte(says)) })
 	}
 	m.RunUntil("the end of the connection", func() bool { return client.ended })
-	if took := (m.W.Now() - began).Round(time.Second); string(a.body) != "hellohellohellohello" || took != 25*time.Second {
-		t.Errorf("the connection ended after %v, with %q", took, a.body)
+	if !all[0].done || !all[1].done || all[0].Status+all[1].Status != 404 {
+		t.Errorf("done %t with %d, and %t with %d", all[0].done, all[0].Status, all[1].done, all[1].Status)
 	}
 	proxytest.CheckStreamsSettled(m, streams)
 }

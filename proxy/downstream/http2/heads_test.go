@@ -143,12 +143,15 @@ func TestNoRoomForFields(t *testing.T) {
 		body   int
 		memory int // that others hold
 		code   string
+		beside int // requests in flight on the connection, of 140,000 bytes in all
 	}{
-		"a head":             {&protocol.Request{Headers: fields}, 0, 1 << 20, "overloaded"},
-		"trailers":           {&protocol.Request{Trailers: fields}, 10, 1 << 20, "overloaded"},
-		"neither":            {&protocol.Request{}, 10, 1 << 20, "no-route"},
-		"a head, and room":   {&protocol.Request{Headers: fields}, 0, 0, "no-route"},
-		"trailers, and room": {&protocol.Request{Trailers: fields}, 10, 0, "no-route"},
+		"a head":             {&protocol.Request{Headers: fields}, 0, 1 << 20, "overloaded", 0},
+		"trailers":           {&protocol.Request{Trailers: fields}, 10, 1 << 20, "overloaded", 1},
+		"a body":             {&protocol.Request{}, 15_000, 1 << 20, "overloaded", 10},
+		"neither":            {&protocol.Request{}, 10, 1 << 20, "no-route", 0},
+		"a head, and room":   {&protocol.Request{Headers: fields}, 0, 0, "no-route", 0},
+		"trailers, and room": {&protocol.Request{Trailers: fields}, 10, 0, "no-route", 1},
+		"a body, and room":   {&protocol.Request{}, 15_000, 0, "no-route", 10},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {path: /served}",
 			Limits: "limits: {buffered: 1MiB, message: 256KiB, header: 256KiB}"})
@@ -158,10 +161,11 @@ func TestNoRoomForFields(t *testing.T) {
 			dial(m, 0)
 		}
 		m.W.Run(100 * time.Millisecond)
-		if len(c.r.Trailers) > 0 {
-			client.send(request("POST", "/served", 140_000))
-			m.RunUntil("a request", func() bool { return m.Consumer.Proc.Pending() == 1 })
+		for range c.beside {
+			client.send(request("POST", "/served", 140_000/c.beside))
 		}
+		m.RunUntil("the requests beside", func() bool { return m.Consumer.Proc.Pending() == c.beside })
+		m.W.Options.Cut = 0 // the body comes in one piece
 		m.Consumer.Proc.Charge(c.memory)
 		r := request("POST", "/other", c.body)
 		r.Headers, r.Trailers = c.r.Headers, c.r.Trailers

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,113 @@ func TestOneWrite(t *testing.T) {
 	m.Settled()
 }
 
+// TestOneWriteOfInterims: the interim responses of one turn of the loop go to the client together.
+func TestOneWriteOfInterims(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2"})
+	m.W.Options.Cut = 0
+	app := m.Apps[0]
+	app.Stop()
+	var conn *proxytest.HTTP2Conn
+	var calls []*http2.Stream
+	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
+		conn = proxytest.NewHTTP2Conn(0, func(_ *proxytest.HTTP2Conn, st *http2.Stream) { calls = append(calls, st) })
+		return conn
+	})
+	c := dial(m, 0)
+	all := []*reply{c.send(request("GET", "/", 0)), c.send(request("GET", "/", 0))}
+	m.RunUntil("the requests", func() bool { return len(calls) == 2 })
+	m.W.Run(100 * time.Millisecond)
+	c.pieces = 0
+	app.Loop.Do(func() {
+		for _, st := range calls {
+			conn.H2.Interim(st, &protocol.Response{Status: 103})
+		}
+		conn.Flush()
+	})
+	m.W.Run(100 * time.Millisecond)
+	if len(all[0].before) != 1 || len(all[1].before) != 1 || c.pieces != 1 {
+		t.Errorf("%v and %v in %d pieces", all[0].before, all[1].before, c.pieces)
+	}
+	app.Stop()
+	c.do(c.conn.Close)
+}
+
+// TestClientAddress: an application learns the address of a client of HTTP/2 as of others.
+func TestClientAddress(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	var came []string
+	m.Apps[0].OnRequest = func(req *protocol.Request) {
+		came = append(came, string(protocol.Find(req.Headers, "x-forwarded-for")))
+	}
+	first := m.Get("/")
+	m.Do(first)
+	m.OK(first)
+	c := dial(m, 0)
+	c.await(c.send(request("GET", "/", 0)))
+	if len(came) != 2 || came[0] == "" || came[1] != came[0] {
+		t.Errorf("the application got %q", came)
+	}
+	m.Settled()
+}
+
+// TestBatch: a response to a request of class batch leaves the connection to others that come later.
+func TestBatch(t *testing.T) {
+	const size = 1 << 20
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
+	c := dial(m, 16<<20)
+	c.await(c.send(request("GET", "/", 0)))
+	m.W.Faults.PauseReading(c.conn, true)
+	batch := c.send(request("GET", "/", 0, "x-remora-priority: batch"))
+	m.W.Run(100 * time.Millisecond)
+	other := c.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.PauseReading(c.conn, false)
+	if c.await(other); batch.done {
+		t.Error("the batch was first")
+	}
+	c.await(batch)
+	m.Settled()
+}
+
+// TestResetOfRefusal: a client that resets a request which was refused, before it reads the response, ends no other request.
+func TestResetOfRefusal(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	c, other := dial(m, 5), dial(m, 0)
+	c.deaf = true
+	refused := c.announce(request("POST", "/", 0), proxytest.LongBodySize, false)
+	m.RunUntil("a part of the response", func() bool { return len(refused.body) == 5 })
+	a := other.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	c.do(func() { c.codec.Reset(refused.stream, http2.Cancel) })
+	if other.await(a); a.Status != 200 {
+		t.Errorf("the other request: %d %s", a.Status, code(a))
+	}
+	c.checkIdle()
+	m.Settled()
+}
+
+// TestSteadyBody: a request whose body comes bit by bit stays on the loop, and its bytes are counted as they come.
+func TestSteadyBody(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	a := c.begin(request("POST", "/", 0))
+	for n := range 10 {
+		m.W.Run(60 * time.Millisecond)
+		c.add(a, strings.Repeat("x", 10_000))
+		m.W.Run(10 * time.Millisecond)
+		if held := m.Consumer.Proc.Held(); held < int64(n+1)*10_000 {
+			t.Errorf("%d bytes are held of %d pieces", held, n+1)
+		}
+	}
+	c.end(a)
+	if c.await(a); a.Status != 200 || len(streams.Requests) != 0 {
+		t.Errorf("%d %s, %d streams", a.Status, code(a), len(streams.Requests))
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
 // TestRefusedUpload: a client whose request is refused may send all of the body before it reads the response.
 func TestRefusedUpload(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
@@ -166,8 +274,9 @@ func TestTrailers(t *testing.T) {
 		})
 	})
 	c := dial(m, 0)
-	for range 2 {
-		a := c.begin(request("POST", "/", 0))
+	for _, waits := range []bool{false, true, false} {
+		a := c.announce(request("POST", "/", 0), 5, waits)
+		m.W.Run(50 * time.Millisecond)
 		c.add(a, "hel")
 		c.add(a, "lo")
 		c.end(a, field("x-sum", "5"), field("via", "1.1 me"), field("x-remora-class", "a"))
@@ -259,6 +368,14 @@ func TestMisuse(t *testing.T) {
 				if n := stats.Errors.Of(code); uint64(n) != want {
 					t.Errorf("%s is counted %d times", code, n)
 				}
+			}
+			misuse := uint64(0)
+			for _, n := range stats.HTTP2 {
+				misuse += n
+			}
+			if bad := c.code != ""; (misuse == 1) != bad || (stats.Unrouted["egress"] == 1) != bad ||
+				strings.Contains(m.Consumer.LogText.String(), "HTTP/2") != bad {
+				t.Errorf("%d are counted by their reason, %v by listener; logged: %s", misuse, stats.Unrouted, m.Consumer.LogText.String())
 			}
 			if client.ended != c.ends || client.goAway != c.ends || a.reset != (c.code != "" && !c.ends) {
 				t.Errorf("the connection ended: %t, GOAWAY %t, the stream was reset: %t", client.ended, client.goAway, a.reset)

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -58,8 +59,11 @@ func TestSlowHead(t *testing.T) {
 	began := m.W.Now()
 	c.do(func() { c.raw = []byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82} }) // HEADERS without END_HEADERS
 	m.RunUntil("the end of the connection", func() bool { return c.ended })
-	if took := m.W.Now() - began; took < 3*time.Second || took > 5*time.Second || !c.goAway {
-		t.Errorf("closed after %v, GOAWAY %t", took, c.goAway)
+	if took := m.W.Now() - began; took < 3*time.Second || took > 5*time.Second || !c.goAway || c.why != http2.EnhanceYourCalm {
+		t.Errorf("closed after %v, GOAWAY %t with %d", took, c.goAway, c.why)
+	}
+	if n := m.Consumer.Report().Stats.Errors.Of("header-timeout"); n != 1 {
+		t.Errorf("%d are counted", n)
 	}
 	m.Settled()
 }
@@ -149,6 +153,27 @@ func TestTimeoutsOfOthers(t *testing.T) {
 	c.do(c.conn.Close)
 }
 
+// TestInteractiveBesideUnread: a gRPC call whose client pauses leaves the loop soon, whatever the calls before it wait for.
+func TestInteractiveBesideUnread(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 5000) }
+	c := dial(m, 1000)
+	c.deaf = true
+	unread := c.send(request("GET", "/", 0))
+	m.RunUntil("a part of a response", func() bool { return len(unread.body) == 1000 })
+	for n := range 3 {
+		m.W.Run(time.Second)
+		began := m.W.Now()
+		c.begin(request("POST", "/", 0, "content-type: application/grpc"))
+		m.RunUntil("a stream", func() bool { return len(streams.Requests) == n+1 })
+		if took := m.W.Now() - began; took > race.StreamAfter/2 {
+			t.Errorf("call %d has left after %v", n, took)
+		}
+	}
+	c.do(c.conn.Close)
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
 // TestSlowBody: a body that is not complete in timeouts.body is refused, and the connection goes on.
 func TestSlowBody(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
@@ -181,18 +206,27 @@ func TestBusyLoop(t *testing.T) {
 			t.Fatalf("status %d %s, %d streams", a.Status, code(a), len(streams.Requests))
 		}
 	}
+	c.begin(request("POST", "/", 0, "content-type: application/grpc")) // one whose rest does not come does
+	m.W.Run(2 * time.Millisecond)
+	m.W.Faults.Pause(m.Consumer.Loop, 50*time.Millisecond)
+	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
 	proxytest.CheckStreamsSettled(m, streams)
 }
 
-// TestIdle: an idle connection ends in order after timeouts.idle.
+// TestIdle: an idle connection ends in order after timeouts.idle. It is not idle while it waits for a response.
 func TestIdle(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: short})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: short, Service: "timeout: 1m"})
+	m.Apps[0].Delay = func() time.Duration { return 45 * time.Second }
 	c := dial(m, 0)
-	c.await(c.send(request("GET", "/", 0)))
+	m.W.Run(10 * time.Second)
+	a := c.send(request("GET", "/", 0))
+	if c.await(a); a.Status != 200 || c.goAway {
+		t.Errorf("status %d %s, GOAWAY %t", a.Status, code(a), c.goAway)
+	}
 	began := m.W.Now()
 	m.RunUntil("the end of the connection", func() bool { return c.ended })
-	if took := m.W.Now() - began; took < 19*time.Second || took > 23*time.Second || !c.goAway {
-		t.Errorf("closed after %v, GOAWAY %t", took, c.goAway)
+	if took := m.W.Now() - began; took < 19*time.Second || took > 23*time.Second || !c.goAway || c.why != http2.NoError {
+		t.Errorf("closed after %v, GOAWAY %t with %d", took, c.goAway, c.why)
 	}
 	m.Settled()
 }
@@ -313,6 +347,74 @@ func TestDrain(t *testing.T) {
 	m.Settled()
 }
 
+// TestDrainOfSilentClient: a connection ends although its client does not say that it knows that the connection drains.
+func TestDrainOfSilentClient(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	m.W.Run(100 * time.Millisecond)
+	m.W.Faults.PauseReading(c.conn, true)
+	m.Consumer.Proc.Drain()
+	m.W.Run(500 * time.Millisecond)
+	if n := m.Consumer.Report().Stats.Connections; n != 1 {
+		t.Errorf("%d connections while a request may be on its way", n)
+	}
+	m.W.Run(3 * time.Second)
+	if n := m.Consumer.Report().Stats.Connections; n != 0 {
+		t.Errorf("%d connections", n)
+	}
+	m.Settled()
+}
+
+// TestDrainedByReset: a draining connection ends once its client has reset the last request.
+func TestDrainedByReset(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Apps[0].Delay = func() time.Duration { return time.Minute }
+	c := dial(m, 0)
+	a := c.send(request("GET", "/", 0))
+	m.W.Run(100 * time.Millisecond)
+	m.Consumer.Proc.Drain()
+	m.W.Run(2 * time.Second)
+	if !c.goAway || c.ended {
+		t.Fatalf("GOAWAY %t, the connection ended: %t", c.goAway, c.ended)
+	}
+	c.do(func() { c.codec.Reset(a.stream, http2.Cancel) })
+	if m.W.Run(100 * time.Millisecond); !c.ended {
+		t.Error("the connection stays open")
+	}
+	m.Settled()
+}
+
+// TestStreamWhileDraining: a request that pauses leaves the loop also while the process drains: it ends some day.
+func TestStreamWhileDraining(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	a := c.begin(request("POST", "/", 0))
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Proc.Drain()
+	m.W.Run(500 * time.Millisecond)
+	if len(streams.Requests) != 1 || a.done {
+		t.Errorf("%d streams, %d %s", len(streams.Requests), a.Status, code(a))
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestSparsePings: PINGs are no flood if their client takes its time.
+func TestSparsePings(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := dial(m, 0)
+	for range 6 {
+		c.do(func() {
+			c.raw = bytes.Repeat([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 100) // half a flood
+		})
+		m.W.Run(time.Minute)
+	}
+	a := c.send(request("GET", "/", 0))
+	if c.await(a); a.Status != 200 || c.goAway {
+		t.Errorf("status %d, GOAWAY %t", a.Status, c.goAway)
+	}
+	m.Settled()
+}
+
 // TestCancel: requests that the client resets in any state leave nothing.
 func TestCancel(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
@@ -322,9 +424,13 @@ func TestCancel(t *testing.T) {
 		incomplete, whole := c.begin(request("POST", "/", 0)), c.send(request("POST", "/", 1000))
 		m.W.Run(time.Duration(i) * time.Millisecond / 4)
 		c.do(func() {
-			c.codec.Reset(incomplete.stream, http2.Cancel)
-			c.codec.Reset(whole.stream, http2.Cancel)
+			for _, a := range [][]*reply{{incomplete, whole}, {whole, incomplete}}[i%2] {
+				c.codec.Reset(a.stream, http2.Cancel)
+			}
 		})
+		if i%2 == 1 {
+			m.W.Run(2 * time.Second) // the application has responded
+		}
 	}
 	a := c.send(request("GET", "/", 0))
 	if c.await(a); a.Status != 200 {
@@ -419,6 +525,7 @@ func TestTablesAreBounded(t *testing.T) {
 		filling.Headers = append(filling.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
 	}
 	incomplete := make(map[*client]*reply)
+	most := int64(0) // before a connection closes
 	for i := range 200 {
 		c := dial(m, 0)
 		all = append(all, c)
@@ -431,6 +538,12 @@ func TestTablesAreBounded(t *testing.T) {
 		if i%10 == 0 {
 			incomplete[c] = c.begin(request("POST", "/", 0))
 		}
+		if m.Consumer.ShedConnections() == 0 {
+			most = max(most, m.Consumer.Proc.Interned())
+		}
+	}
+	if most < part/8*7 {
+		t.Errorf("connections close with %d bytes of tables, of %d", most, part)
 	}
 	if n := m.Consumer.Proc.Interned(); n > part || n < part/2 {
 		t.Errorf("%d bytes of tables, at most %d", n, part)
@@ -451,6 +564,39 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	if closed == 0 {
 		t.Error("no connection has closed")
+	}
+	m.Settled()
+}
+
+// TestTablesOfRequests: no connection with a request closes because of its tables.
+func TestTablesOfRequests(t *testing.T) {
+	const part = 512 << 10 // of proxytest.SmallBudget
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget})
+	filling := request("GET", "/", 0)
+	for i := range 30 {
+		filling.Headers = append(filling.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
+	}
+	var all []*client
+	for m.Consumer.Proc.Interned() < part+70<<10 {
+		c := dial(m, 0)
+		all = append(all, c)
+		c.begin(request("POST", "/", 0))
+		c.send(filling)
+		c.send(filling)
+		m.W.Run(50 * time.Millisecond)
+		if len(all) > 400 {
+			t.Fatalf("%d bytes of tables", m.Consumer.Proc.Interned())
+		}
+	}
+	for i, c := range all {
+		if c.ended {
+			t.Errorf("connection %d has closed", i)
+		}
+		c.do(c.conn.Close)
+	}
+	m.W.Run(100 * time.Millisecond)
+	if n := m.Consumer.Proc.Interned(); n != 0 {
+		t.Errorf("%d bytes of tables are left", n)
 	}
 	m.Settled()
 }
@@ -534,11 +680,15 @@ func TestUnreadOutput(t *testing.T) {
 		t.Errorf("%d bytes are held behind the end of a connection, %d before", held, before)
 	}
 	m.W.Faults.PauseReading(c.conn, false)
+	began := m.W.Now()
 	c.await(all...)
 	for i, a := range all {
 		if a.Status != 200 || len(a.body) != size {
 			t.Errorf("response %d: %d with %d bytes", i, a.Status, len(a.body))
 		}
+	}
+	if took := m.W.Now() - began; took > time.Second { // it does not wait for a timeout
+		t.Errorf("the responses took %v", took)
 	}
 	m.Settled()
 	if n := m.Consumer.WriteTimeouts(); n != 0 {

@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,8 +119,12 @@ func TestShedStream(t *testing.T) {
 		t.Fatalf("%d bytes are free", free)
 	}
 	m.Consumer.Proc.Charge(free - 10<<10)
+	m.W.Options.Cut, c.pieces = 0, 0
 	other.send(request("POST", "/", 60<<10))
 	m.W.Run(10 * time.Millisecond)
+	if c.pieces != 1 {
+		t.Errorf("the client learns of it in %d pieces", c.pieces)
+	}
 	ended := 0
 	for i, a := range replies {
 		if !a.reset {
@@ -138,6 +143,101 @@ func TestShedStream(t *testing.T) {
 	m.Consumer.Proc.Charge(-(free - 10<<10))
 	c.do(c.conn.Close)
 	proxytest.CheckStreamsSettled(m, streams)
+}
+
+// TestShedLarger: of two connections with the same request the one that holds more beside it loses the request when memory is full.
+func TestShedLarger(t *testing.T) {
+	const hardMark = 2 << 20 // of littleMemory
+	filling := request("GET", "/", 0)
+	for i := range 30 {
+		filling.Headers = append(filling.Headers, field(fmt.Sprint("x-", i), strings.Repeat("v", 80)))
+	}
+	for name, fill := range map[string]func(m *proxytest.Mesh, c *client){
+		"tables": func(_ *proxytest.Mesh, c *client) {
+			for range 2 {
+				c.await(c.send(filling))
+			}
+		},
+		"a frame": func(_ *proxytest.Mesh, c *client) {
+			c.do(func() { c.raw = append([]byte{0, 60, 0, 1, 4, 0, 0, 1, 1}, make([]byte, 15_000)...) }) // a part of HEADERS
+		},
+		"open requests": func(_ *proxytest.Mesh, c *client) {
+			for range 20 {
+				c.begin(request("POST", "/", 0))
+			}
+		},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory, Service: "timeout: 1m"})
+		var all []*client
+		for range 3 {
+			all = append(all, dial(m, 0))
+		}
+		all[0].await(all[0].send(request("GET", "/", 0)))
+		began := 0
+		m.Apps[0].OnRequest = func(req *protocol.Request) { began++ }
+		if name == "tables" {
+			fill(m, all[1])
+		}
+		began = 0
+		m.Apps[0].Delay = func() time.Duration { return time.Minute / 2 }
+		var replies []*reply
+		for _, c := range all {
+			replies = append(replies, c.send(request("POST", "/", 200<<10)))
+		}
+		m.RunUntil("the requests", func() bool { return began == 3 })
+		if name != "tables" {
+			fill(m, all[1])
+		}
+		m.W.Run(20 * time.Millisecond)
+		free := hardMark - int(m.Consumer.Proc.Buffered())
+		m.Consumer.Proc.Charge(free - 60<<10)
+		next := dial(m, 0) // whose request has the loop look for the largest
+		next.send(request("POST", "/", 70<<10))
+		m.W.Run(20 * time.Millisecond)
+		for i, a := range replies {
+			if a.done != (i == 1) || i == 1 && code(a) != "shed" {
+				t.Errorf("%s: request %d: done %t, %d %s", name, i, a.done, a.Status, code(a))
+			}
+		}
+		m.Consumer.Proc.Charge(60<<10 - free)
+		for _, c := range append(all, next) {
+			c.do(c.conn.Close)
+		}
+		m.Settled()
+	}
+}
+
+// TestShedConnectionSuffices: a connection that closes when memory is full gives back what its client has not read, too. So
+// no other request ends.
+func TestShedConnectionSuffices(t *testing.T) {
+	const hardMark = 2 << 20 // of littleMemory
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory, Service: "timeout: 5m"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 30<<10) }
+	c, other := dial(m, 16<<20), dial(m, 0)
+	c.await(c.send(request("GET", "/", 0)))
+	m.W.Faults.PauseReading(c.conn, true)
+	for m.Consumer.Proc.Held() < 220<<10 { // all of which is output
+		c.send(request("GET", "/", 0))
+		m.W.Run(300 * time.Millisecond)
+	}
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	beside := other.send(request("POST", "/", 100<<10))
+	m.W.Run(100 * time.Millisecond)
+	free := hardMark - int(m.Consumer.Proc.Buffered())
+	m.Consumer.Proc.Charge(free - 60<<10)
+	next := dial(m, 0) // whose request has the loop look for the largest
+	third := next.send(request("POST", "/", 70<<10))
+	m.W.Run(20 * time.Millisecond)
+	if n := m.Consumer.ShedConnections(); n != 1 || beside.done || third.done {
+		t.Errorf("%d connections are counted; other requests: %d %s, %d %s", n, beside.Status, code(beside), third.Status, code(third))
+	}
+	m.Consumer.Proc.Charge(60<<10 - free)
+	for _, c := range []*client{c, other, next} {
+		if !c.ended {
+			c.do(c.conn.Close)
+		}
+	}
+	m.Settled()
 }
 
 // TestUnreadOverShare: while memory is short, a connection whose client leaves more than its share unread gets no response to

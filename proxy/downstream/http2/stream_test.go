@@ -36,6 +36,7 @@ func TestStreamOfRequest(t *testing.T) {
 		"no trailers":  {"POST", nil, -1, "hello", false, true, []string{"Transfer-Encoding: chunked"}, "0\r\n\r\n"},
 		"length known": {"PUT", nil, 5, "", false, false, []string{"Content-Length: 5"}, ""},
 		"trailers":     {"POST", []string{"trailer: x-sum"}, 5, "hello", true, false, []string{"Transfer-Encoding: chunked", "trailer: x-sum"}, "0\r\nx-sum: 5\r\n\r\n"},
+		"nothing":      {"POST", nil, 0, "", false, true, []string{"Content-Length: 0"}, ""},
 		"HEAD":         {"HEAD", nil, long, "hello", false, false, []string{"Content-Length: 100000"}, "hello"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,13 @@ func TestStreamOfRequest(t *testing.T) {
 			m.W.Run(10 * time.Millisecond)
 			onLoop := m.Consumer.Loop.Do
 			var got string
-			onLoop(func() { got = string(r.Buffer.B) + string(proxytest.ReadArrived(t, socket)) })
+			onLoop(func() {
+				arrived := proxytest.ReadArrived(t, socket)
+				got = string(r.Buffer.B) + string(arrived)
+				if body := string(proxytest.WholeBody(t, r, arrived)); body != c.body {
+					t.Errorf("the goroutine decodes %q", body)
+				}
+			})
 			if !strings.HasPrefix(got, c.body) || !strings.HasSuffix(got, c.text) {
 				t.Errorf("the goroutine got %q", got)
 			}
@@ -161,7 +168,7 @@ func TestStreamEnds(t *testing.T) {
 			if (a.reset && a.code == http2.InternalError) != c.reset {
 				t.Errorf("reset %t with %d, status %d", a.reset, a.code, a.Status)
 			}
-			if ended := streams.Pipes[0].Closed != nil || streams.Pipes[0].Ended; !ended {
+			if pipe := streams.Pipes[0]; pipe.Closed == nil && (c.reset || !pipe.Ended) {
 				t.Error("the goroutine does not learn of the end")
 			}
 			proxytest.CheckStreamsSettled(m, streams)

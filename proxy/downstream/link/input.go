@@ -117,8 +117,7 @@ func (in *input) OnCancel(id uint64) {
 		if !in.countUseless() {
 			return
 		}
-		in.Reader.Forget(id)
-		in.Writer.Drop(id)
+		in.Writer.Drop(id) // the reader has forgotten it
 		in.Writer.CancelAck(id, link.CancelDropped)
 	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
 		in.countUseless()

@@ -3,6 +3,7 @@ package link_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,6 +148,37 @@ func TestCancelUnread(t *testing.T) {
 	checkFrames(t, "the peer", p, fmt.Sprintf("cancelled 1 %d", link.CancelDropped), "response 3 200")
 	checkDrains(m, "in the end", p)
 	m.Settled()
+}
+
+// TestStreamHeadCounted checks that the head of a response whose body is a stream counts while it waits for credit.
+func TestStreamHeadCounted(t *testing.T) {
+	const long = 40_000
+	m, _, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	says := []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000), // more than the credit
+		"HTTP/1.1 200 OK\r\nx-long: " + strings.Repeat("v", long) + "\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
+	}
+	m.Apps[0].RespondWithFunc(func() (next string) {
+		next, says = says[0], says[1:]
+		return next
+	})
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{Features: link.FeatureStreams})
+	w.Open(1, link.Settings{})
+	w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+	m.DialIngress(p)
+	m.W.Run(time.Second)
+	before := m.Nodes[1].Proc.Held()
+	w.Request(2, proxytest.LinkRequest, time.Minute, nil)
+	send(m, p, w)
+	m.RunUntil("a stream", func() bool { return len(provider.Parked) == 1 })
+	m.W.Run(time.Second)
+	if held := m.Nodes[1].Proc.Held() - before; held < long {
+		t.Errorf("%d bytes are counted for a head of %d", held, long)
+	}
+	m.Clients.Do(func() { p.Conn.Close() })
+	proxytest.CheckStreamsSettled(m, provider)
 }
 
 // TestCancelAtApplication checks what a link says of a cancelled request that the application has: it has finished the
