@@ -1,0 +1,38 @@
+package http2_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// alpnConn is a connection over TLS whose client has chosen HTTP/2.
+type alpnConn struct{ *proxytest.NullConn }
+
+func (alpnConn) Protocol() string { return "h2" }
+
+// TestSilentAfterHandshake: a client that has chosen HTTP/2 in the TLS handshake gets SETTINGS before it sends anything, and loses the
+// connection if it never does.
+func TestSilentAfterHandshake(t *testing.T) {
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1})
+	_, accept := m.Sidecar(`
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, tls: {cert: cert.pem, key: key.pem}}]
+routes: [{service: compute}]
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: http}}
+timeouts: {idle: 20s, header: 20s}`)
+	l, s := accept()
+	c, _ := m.Net.Connect(l, s, nil, nil)
+	s.OnOpen(alpnConn{c})
+	m.Net.Pump()
+	if len(c.Out) < 9 || c.Out[3] != 4 || c.Closed { // the type of SETTINGS
+		t.Errorf("received %x, closed %t", c.Out, c.Closed)
+	}
+	for range 30 {
+		m.Net.Advance(time.Second)
+		m.Net.Pump()
+	}
+	if !c.Closed {
+		t.Error("the connection stays open")
+	}
+}
