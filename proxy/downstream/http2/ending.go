@@ -120,7 +120,6 @@ func (e *ending) closeIdle() {
 	if e.over() {
 		return
 	}
-	e.codec.Drain()
 	e.codec.GoAway(http2.NoError)
 	e.output.last()
 	e.drainAndClose()

@@ -19,13 +19,13 @@ func TestHalfClose(t *testing.T) {
 		status  int // of each response
 		took    time.Duration
 	}{
-		"served":      {"timeouts: {half_close: 2m, body: 1m}", 110 * time.Second, 10, 200, 110 * time.Second}, // longer than two PINGs take
+		"served":      {"timeouts: {half_close: 4m, body: 1m}", 170 * time.Second, 10, 200, 170 * time.Second}, // longer than two PINGs take
 		"late":        {"timeouts: {half_close: 5s}", 20 * time.Second, 10, 0, 5 * time.Second},
 		"off":         {"timeouts: {half_close: 0}", time.Second, 10, 0, 0},
 		"window shut": {"timeouts: {write: 3s}", time.Second, 5000, 0, 7 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 2m", Limits: c.setting})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 5m", Limits: c.setting})
 			m.Apps[0].Delay = func() time.Duration { return c.delay }
 			m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, c.body) }
 			came := 0
@@ -36,7 +36,7 @@ func TestHalfClose(t *testing.T) {
 			m.RunUntil("the whole requests", func() bool { return came == 2 })
 			began := m.W.Now()
 			m.W.Faults.HalfClose(client.conn)
-			if !m.W.RunUntil(func() bool { return client.ended }, 3*time.Minute) {
+			if !m.W.RunUntil(func() bool { return client.ended }, 4*time.Minute) {
 				t.Fatal("the connection stays open")
 			}
 			for _, a := range []*reply{first, second} {

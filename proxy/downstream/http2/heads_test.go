@@ -184,17 +184,26 @@ func TestFieldsCounted(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		c := dial(m, 0)
+		var open []*reply
 		for range 90 {
 			r := request("POST", "/", 0, slices.Repeat([]string{"a: b"}, of.fields)...)
 			if r.Trailers = request("", "", 0, slices.Repeat([]string{"c: d"}, of.trailers)...).Headers; of.trailers > 0 {
 				c.send(r)
 			} else {
-				c.begin(r)
+				open = append(open, c.begin(r))
 			}
 		}
 		m.W.Run(50 * time.Millisecond)
-		if held, least := m.Consumer.Proc.Held(), int64(90*(2<<10+(of.fields+of.trailers)*50)); held < least {
+		held := m.Consumer.Proc.Held()
+		if least := int64(90 * (2<<10 + (of.fields+of.trailers)*50)); held < least {
 			t.Errorf("%s: %d bytes counted, want at least %d", name, held, least)
+		}
+		for _, a := range open {
+			c.end(a)
+		}
+		m.W.Run(50 * time.Millisecond)
+		if less := held - m.Consumer.Proc.Held(); less < int64(len(open)*(2<<10)) {
+			t.Errorf("%s: %d bytes less are counted of %d requests that wait for their bodies no more", name, less, len(open))
 		}
 		c.do(func() { c.conn.Close() })
 		m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })

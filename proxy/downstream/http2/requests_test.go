@@ -126,37 +126,6 @@ func TestOneWrite(t *testing.T) {
 	m.Settled()
 }
 
-// TestOneWriteOfInterims: the interim responses of one turn of the loop go to the client together.
-func TestOneWriteOfInterims(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2"})
-	m.W.Options.Cut = 0
-	app := m.Apps[0]
-	app.Stop()
-	var conn *proxytest.HTTP2Conn
-	var calls []*http2.Stream
-	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
-		conn = proxytest.NewHTTP2Conn(0, func(_ *proxytest.HTTP2Conn, st *http2.Stream) { calls = append(calls, st) })
-		return conn
-	})
-	c := dial(m, 0)
-	all := []*reply{c.send(request("GET", "/", 0)), c.send(request("GET", "/", 0))}
-	m.RunUntil("the requests", func() bool { return len(calls) == 2 })
-	m.W.Run(100 * time.Millisecond)
-	c.pieces = 0
-	app.Loop.Do(func() {
-		for _, st := range calls {
-			conn.H2.Interim(st, &protocol.Response{Status: 103})
-		}
-		conn.Flush()
-	})
-	m.W.Run(100 * time.Millisecond)
-	if len(all[0].before) != 1 || len(all[1].before) != 1 || c.pieces != 1 {
-		t.Errorf("%v and %v in %d pieces", all[0].before, all[1].before, c.pieces)
-	}
-	app.Stop()
-	c.do(c.conn.Close)
-}
-
 // TestClientAddress: an application learns the address of a client of HTTP/2 as of others.
 func TestClientAddress(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
@@ -173,6 +142,38 @@ func TestClientAddress(t *testing.T) {
 		t.Errorf("the application got %q", came)
 	}
 	m.Settled()
+}
+
+// TestLateBody: a request whose time is up when its body comes counts as one that no service has got, whether or not its client has
+// waited for 100 Continue.
+func TestLateBody(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
+		c := dial(m, 0)
+		a := c.announce(request("POST", "/", 0, "x-remora-timeout-ms: 50"), 5, waits)
+		m.W.Run(200 * time.Millisecond)
+		c.add(a, "hello")
+		c.end(a)
+		c.await(a)
+		stats := m.Consumer.Report().Stats
+		if n := stats.Unrouted["egress"]; code(a) != "deadline" || n != 1 || stats.Errors.Of("deadline") != 1 {
+			t.Errorf("waits %t: %d %s, %d without a service of %d", waits, a.Status, code(a), n, stats.Errors.Of("deadline"))
+		}
+		m.Settled()
+	}
+}
+
+// TestMalformedStream: a response whose body is a stream, and whose head can't be sent safely, is a failure of the endpoint.
+func TestMalformedStream(t *testing.T) {
+	m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.RespondOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1, Headers: []protocol.Header{field("a b", "c")}})
+	c := dial(m, 0)
+	a := c.send(request("GET", "/s", 0))
+	if c.await(a); a.Status != 502 || code(a) != "upstream-malformed" || len(consumer.Responses) != 0 {
+		t.Errorf("%d %s, %d streams", a.Status, code(a), len(consumer.Responses))
+	}
+	c.do(c.conn.Close)
+	proxytest.CheckStreamsSettled(m, consumer, provider)
 }
 
 // TestBatch: a response to a request of class batch leaves the connection to others that come later.
