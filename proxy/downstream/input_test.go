@@ -47,6 +47,7 @@ func TestBeginsHTTP2(t *testing.T) {
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": true,
 		"PRI * HTTP/2.0\r\n":               true,
 		"PRI * HTTP/2":                     true,
+		"P":                                true,
 		"PRI * HTTP/2.0\n":                 false,
 		"PRI * HTTP/1.1\r\n\r\n":           false,
 		"":                                 false,

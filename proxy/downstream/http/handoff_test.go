@@ -157,6 +157,26 @@ func TestHandoffMemory(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
+// TestRefusedHandoffMemory: what was kept for a request that waits to leave is given back as soon as it is too much, although the
+// request before has no response yet.
+func TestRefusedHandoffMemory(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: proxytest.SmallMessages})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	p := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"+
+		"POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 200000\r\n\r\n"+strings.Repeat("x", 40_000))
+	m.W.Run(time.Second)
+	before := m.Consumer.Proc.Held()
+	m.Clients.Do(func() { p.Conn.Write(make([]byte, 100_000)) })
+	m.W.Run(time.Second)
+	if held := m.Consumer.Proc.Held(); before < 40_000 || held > 10_000 || len(c.Requests) != 0 {
+		t.Errorf("%d bytes are held before, %d behind what is too much; %d left", before, held, len(c.Requests))
+	}
+	if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, "HTTP/1.1 200 ") || !strings.Contains(heard, "message-too-large") {
+		t.Errorf("received %q", heard)
+	}
+	proxytest.CheckStreamsSettled(m, c)
+}
+
 // newLongResponseMesh returns a mesh whose responses are too long for the buffers on their way.
 func newLongResponseMesh(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier) {
 	m, c, _ = proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: limits})

@@ -52,3 +52,22 @@ func TestSharedBodies(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadSharedBody: a client that reads nothing of a long cached response for timeouts.write loses its connection.
+func TestUnreadSharedBody(t *testing.T) {
+	const size = 2 << 20
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "cache: {ttl: 1h}", Limits: "timeouts: {write: 4s}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
+	first := m.Get("/x")
+	m.Do(first)
+	m.Finish(first)
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+	m.W.Faults.PauseReading(p.Conn, true)
+	m.Clients.Do(func() { p.Conn.Write([]byte("GET /x HTTP/1.1\r\nHost: compute\r\n\r\n")) })
+	m.W.Run(10 * time.Second)
+	if n := m.Consumer.WriteTimeouts(); n != 1 {
+		t.Errorf("%d timeouts are counted", n)
+	}
+	m.Settled()
+}
