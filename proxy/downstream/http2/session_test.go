@@ -696,25 +696,6 @@ func TestUnreadOutput(t *testing.T) {
 	}
 }
 
-// TestReadsAgain: a client that reads again gets the rest of a response at once, although it says nothing meanwhile.
-func TestReadsAgain(t *testing.T) {
-	const size = 2 << 20
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true})
-	c := dial(m, 16<<20)
-	c.await(c.send(request("GET", "/", 0)))
-	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, size) }
-	m.W.Faults.PauseReading(c.conn, true)
-	c.deaf = true
-	a := c.send(request("GET", "/", 0))
-	m.W.Run(time.Second)
-	m.W.Faults.PauseReading(c.conn, false)
-	began := m.W.Now()
-	if c.await(a); len(a.body) != size || m.W.Now()-began > time.Second {
-		t.Errorf("%d bytes after %v", len(a.body), m.W.Now()-began)
-	}
-	m.Settled()
-}
-
 // TestLargeHead: a head that exceeds the limits is refused, counts as a request, and leaves the connection as it is.
 func TestLargeHead(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {header: 4KiB, requests: 3}"})
