@@ -104,6 +104,8 @@ func TestPreparedHeaders(t *testing.T) {
 			"grpc-timeout: 7m|x-envoy-expected-rq-timeout-ms: 9|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "timeout=7ms"},
 
 		{outside, "GET", parent + "|tracestate: remora=again", parent + "|tracestate: remora=again|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
+		{outside, "GET", parent + "|tracestate: MEMBER", parent + "|tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
+		{local, "GET", parent + "|tracestate: a=b", parent + "|tracestate: a=b|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", parent + "|TraceState: a=b,MEMBER", parent + "|TraceState: a=b,MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "attempt=1"},
 		{local, "GET", "tracestate: MEMBER", "tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", parent + "|tracestate: MEMBER|x-remora-attempt: 4", parent + "|tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "attempt=4"},
