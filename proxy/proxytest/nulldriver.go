@@ -100,6 +100,12 @@ func (c *NullConn) Deliver(b []byte) {
 	}
 }
 
+// Lose closes c, whose peer has gone.
+func (c *NullConn) Lose() {
+	c.Closed = true
+	c.receiver.OnClose(nil)
+}
+
 // EndTurn ends a turn. It reports whether there was anything to do.
 func (l *NullLoop) EndTurn() (moved bool) {
 	posts := l.posts

@@ -117,7 +117,7 @@ func (in *input) OnCancel(id uint64) {
 		if !in.countUseless() {
 			return
 		}
-		in.Writer.Drop(id) // the reader has forgotten it
+		in.Writer.Drop(id)
 		in.Writer.CancelAck(id, link.CancelDropped)
 	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
 		in.countUseless()
