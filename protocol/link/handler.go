@@ -51,7 +51,7 @@ type RequestHandler interface {
 	OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer)
 
 	// OnCancel says that the peer cancels request id. The handler must respond with CancelAck
-	// even if it never saw the request, because it was in reassembly or rejected.
+	// even if it never saw the request, because it was in reassembly, which the Reader has dropped, or rejected.
 	OnCancel(id uint64)
 
 	// OnStart says that the peer wants to be told, once, when request id starts. The handler calls Writer.Start(id) then,
