@@ -192,6 +192,17 @@ func (a *App) RespondWithFunc(says func() string) **Peer {
 	return latest
 }
 
+// ServeHTTP2 makes the application speak HTTP/2. onCall responds to each request.
+func (a *App) ServeHTTP2(onCall func(c *HTTP2Conn, st *http2.Stream)) {
+	a.Stop()
+	a.Stop = a.m.W.Net.Listen(a.Addr, a.Loop, func() loop.Receiver {
+		return NewHTTP2Conn(0, func(c *HTTP2Conn, st *http2.Stream) {
+			onCall(c, st)
+			c.Flush()
+		})
+	})
+}
+
 // HTTP2Conn is the server's end of a connection by HTTP/2. OnCall may do with it what it wants, if it
 // calls Flush afterwards.
 type HTTP2Conn struct {

@@ -62,7 +62,7 @@ func TestUnreadSharedBody(t *testing.T) {
 	m.Do(first)
 	m.Finish(first)
 	p := m.DialAndSend(proxytest.Egress, "")
-	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+	m.RunUntil("the connection", func() bool { return p.Conn != nil })
 	m.W.Faults.PauseReading(p.Conn, true)
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /x HTTP/1.1\r\nHost: compute\r\n\r\n")) })
 	m.W.Run(10 * time.Second)

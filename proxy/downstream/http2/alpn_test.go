@@ -28,9 +28,12 @@ timeouts: {idle: 20s, header: 20s}`)
 	if len(c.Out) < 9 || c.Out[3] != 4 || c.Closed { // the type of SETTINGS
 		t.Errorf("received %x, closed %t", c.Out, c.Closed)
 	}
-	for range 30 {
+	for second := 1; second <= 30; second++ {
 		m.Net.Advance(time.Second)
 		m.Net.Pump()
+		if second < 20 && c.Closed {
+			t.Fatalf("the connection closes after %d s", second)
+		}
 	}
 	if !c.Closed {
 		t.Error("the connection stays open")

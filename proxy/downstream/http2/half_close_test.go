@@ -19,7 +19,7 @@ func TestHalfClose(t *testing.T) {
 		status  int // of each response
 		took    time.Duration
 	}{
-		"served":      {"timeouts: {half_close: 4m, body: 1m}", 170 * time.Second, 10, 200, 170 * time.Second}, // longer than two PINGs take
+		"served":      {"timeouts: {half_close: 4m, body: 1m}", 170 * time.Second, 10, 200, 170 * time.Second}, // the time for a PING ends after 150 s
 		"late":        {"timeouts: {half_close: 5s}", 20 * time.Second, 10, 0, 5 * time.Second},
 		"off":         {"timeouts: {half_close: 0}", time.Second, 10, 0, 0},
 		"window shut": {"timeouts: {write: 3s}", time.Second, 5000, 0, 7 * time.Second},
@@ -106,40 +106,42 @@ func TestHalfCloseIdle(t *testing.T) {
 // TestHalfCloseStream: a response that comes in pieces lasts longer than timeouts.half_close, until no piece reaches the client from
 // one multiple of that to the next.
 func TestHalfCloseStream(t *testing.T) {
-	for _, c := range []struct {
-		window int
+	for name, c := range map[string]struct {
+		window int    // of the client, which does not open it again; 0 means the default, which it does
 		piece  string // a chunk
 		body   string
 		took   time.Duration
 	}{
-		{0, "5\r\nhello\r\n", "hellohellohellohello", 25 * time.Second},
-		{0, "1\r\nh\r\n", "hhhh", 25 * time.Second},
-		{5, "30d40\r\n" + strings.Repeat("x", 200_000) + "\r\n", "xxxxx", 10 * time.Second},
+		"long pieces":      {0, "5\r\nhello\r\n", "hellohellohellohello", 25 * time.Second},
+		"pieces of a byte": {0, "1\r\nh\r\n", "hhhh", 25 * time.Second},
+		"window shut":      {5, "30d40\r\n" + strings.Repeat("x", 200_000) + "\r\n", "xxxxx", 10 * time.Second},
 	} {
-		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 5s}"})
-		m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
-		client := dial(m, c.window)
-		client.deaf = c.window > 0
-		a := client.send(request("GET", "/", 0))
-		m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
-		write := func(text string) {
-			m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(text)) })
-		}
-		write(string(streams.Responses[0].Head))
-		m.W.Run(10 * time.Millisecond)
-		began := m.W.Now()
-		m.W.Faults.HalfClose(client.conn)
-		for range 4 {
-			m.W.Run(4 * time.Second)
-			if !client.ended {
-				write(c.piece)
+		t.Run(name, func(t *testing.T) {
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: "timeouts: {half_close: 5s}"})
+			m.Apps[0].RespondWith(proxytest.StreamResponses[1].Says)
+			client := dial(m, c.window)
+			client.deaf = c.window > 0
+			a := client.send(request("GET", "/", 0))
+			m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 })
+			write := func(text string) {
+				m.Consumer.Loop.Do(func() { _, _ = streams.Sockets[0].Write([]byte(text)) })
 			}
-		}
-		m.RunUntil("the end of the connection", func() bool { return client.ended })
-		if took := (client.endedAt - began).Round(time.Second); string(a.body) != c.body || took != c.took {
-			t.Errorf("%.10q: the connection ended after %v, with %q", c.piece, took, a.body)
-		}
-		proxytest.CheckStreamsSettled(m, streams)
+			write(string(streams.Responses[0].Head))
+			m.W.Run(10 * time.Millisecond)
+			began := m.W.Now()
+			m.W.Faults.HalfClose(client.conn)
+			for range 4 {
+				m.W.Run(4 * time.Second)
+				if !client.ended {
+					write(c.piece)
+				}
+			}
+			m.RunUntil("the end of the connection", func() bool { return client.ended })
+			if took := (client.endedAt - began).Round(time.Second); string(a.body) != c.body || took != c.took {
+				t.Errorf("the connection ended after %v, with %q", took, a.body)
+			}
+			proxytest.CheckStreamsSettled(m, streams)
+		})
 	}
 }
 

@@ -203,7 +203,7 @@ func TestFieldsCounted(t *testing.T) {
 		}
 		m.W.Run(50 * time.Millisecond)
 		if less := held - m.Consumer.Proc.Held(); less < int64(len(open)*(2<<10)) {
-			t.Errorf("%s: %d bytes less are counted of %d requests that wait for their bodies no more", name, less, len(open))
+			t.Errorf("%s: the ends of %d requests gave back %d bytes", name, len(open), less)
 		}
 		c.do(func() { c.conn.Close() })
 		m.RunUntil("all memory", func() bool { return m.Consumer.Proc.Held() < 16<<10 })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -28,17 +27,12 @@ func TestNeverIndexed(t *testing.T) {
 	for _, oneHop := range []bool{true, false} {
 		t.Run(fmt.Sprint("one hop ", oneHop), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: oneHop, Speaks: "http2"})
-			app := m.Apps[0]
-			app.Stop()
 			var got []string
-			app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
-				return proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-					got = append(got, fmt.Sprint(c.Request.NeverIndexed, " ", neverIndexed(c.Request.Headers)))
-					res := &protocol.Response{Status: 200, DeclaredLength: -1, Headers: request("", "", 0, "x-open: 1", "x-answer: 2").Headers}
-					res.Headers[1].NeverIndexed = true
-					c.H2.Respond(st, res, nil)
-					c.Flush()
-				})
+			m.Apps[0].ServeHTTP2(func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+				got = append(got, fmt.Sprint(c.Request.NeverIndexed, " ", neverIndexed(c.Request.Headers)))
+				res := &protocol.Response{Status: 200, DeclaredLength: -1, Headers: request("", "", 0, "x-open: 1", "x-answer: 2").Headers}
+				res.Headers[1].NeverIndexed = true
+				c.H2.Respond(st, res, nil)
 			})
 			client := dial(m, 0)
 			for i := range 6 { // each value comes often enough to be indexed
@@ -58,8 +52,7 @@ func TestNeverIndexed(t *testing.T) {
 					t.Errorf("response %d: %q", i, s)
 				}
 			}
-			app.Stop()
-			client.do(func() { client.conn.Close() })
+			m.Settled()
 		})
 	}
 }

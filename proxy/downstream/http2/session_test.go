@@ -191,7 +191,7 @@ func TestSlowBody(t *testing.T) {
 	m.Settled()
 }
 
-// TestBusyLoop: a request whose rest has come while the loop was busy becomes no stream.
+// TestBusyLoop: a request whose rest has come while the loop was busy becomes no stream. One whose rest does not come becomes a stream.
 func TestBusyLoop(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	c := dial(m, 0)
@@ -206,7 +206,7 @@ func TestBusyLoop(t *testing.T) {
 			t.Fatalf("status %d %s, %d streams", a.Status, code(a), len(streams.Requests))
 		}
 	}
-	c.begin(request("POST", "/", 0, "content-type: application/grpc")) // one whose rest does not come does
+	c.begin(request("POST", "/", 0, "content-type: application/grpc")) // whose rest does not come
 	m.W.Run(2 * time.Millisecond)
 	m.W.Faults.Pause(m.Consumer.Loop, 50*time.Millisecond)
 	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
@@ -384,7 +384,7 @@ func TestDrainedByReset(t *testing.T) {
 	m.Settled()
 }
 
-// TestStreamWhileDraining: a request that pauses leaves the loop also while the process drains: it ends some day.
+// TestStreamWhileDraining: a request that pauses leaves the loop also while the process drains, since a stream has timeouts of its own.
 func TestStreamWhileDraining(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	c := dial(m, 0)
@@ -570,21 +570,24 @@ func TestTablesAreBounded(t *testing.T) {
 
 // TestTablesOfRequests: no connection with a request closes because of its tables.
 func TestTablesOfRequests(t *testing.T) {
-	const part = 512 << 10 // of proxytest.SmallBudget
+	const (
+		part = 512 << 10     // what tables may take of proxytest.SmallBudget
+		more = part + 70<<10 // so the loop has looked for idle connections twice: it does again after 64 KiB more
+	)
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallBudget})
 	filling := request("GET", "/", 0)
 	for i := range 30 {
 		filling.Headers = append(filling.Headers, protocol.Header{Name: fmt.Appendf(nil, "x-%d", i), Value: bytes.Repeat([]byte("v"), 80)})
 	}
 	var all []*client
-	for m.Consumer.Proc.Interned() < part+70<<10 {
+	for m.Consumer.Proc.Interned() < more {
 		c := dial(m, 0)
 		all = append(all, c)
 		c.begin(request("POST", "/", 0))
 		c.send(filling)
 		c.send(filling)
 		m.W.Run(50 * time.Millisecond)
-		if len(all) > 400 {
+		if len(all) > more/(2<<10) { // each has more than 2 KiB of tables
 			t.Fatalf("%d bytes of tables", m.Consumer.Proc.Interned())
 		}
 	}

@@ -148,20 +148,23 @@ func TestShedLarger(t *testing.T) {
 	for i := range 30 {
 		filling.Headers = append(filling.Headers, field(fmt.Sprint("x-", i), strings.Repeat("v", 80)))
 	}
-	for name, fill := range map[string]func(m *proxytest.Mesh, c *client){
-		"tables": func(_ *proxytest.Mesh, c *client) {
+	for name, fill := range map[string]struct {
+		before func(c *client) // the requests
+		behind func(c *client)
+	}{
+		"tables": {before: func(c *client) {
 			for range 2 {
 				c.await(c.send(filling))
 			}
-		},
-		"a frame": func(_ *proxytest.Mesh, c *client) {
+		}},
+		"a frame": {behind: func(c *client) {
 			c.do(func() { c.raw = append([]byte{0, 60, 0, 1, 4, 0, 0, 1, 1}, make([]byte, 15_000)...) }) // a part of HEADERS
-		},
-		"open requests": func(_ *proxytest.Mesh, c *client) {
+		}},
+		"open requests": {behind: func(c *client) {
 			for range 20 {
 				c.begin(request("POST", "/", 0))
 			}
-		},
+		}},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory, Service: "timeout: 1m"})
 		var all []*client
@@ -169,20 +172,19 @@ func TestShedLarger(t *testing.T) {
 			all = append(all, dial(m, 0))
 		}
 		all[0].await(all[0].send(request("GET", "/", 0)))
-		began := 0
-		m.Apps[0].OnRequest = func(req *protocol.Request) { began++ }
-		if name == "tables" {
-			fill(m, all[1])
+		if fill.before != nil {
+			fill.before(all[1])
 		}
-		began = 0
+		began := 0
+		m.Apps[0].OnRequest = func(*protocol.Request) { began++ }
 		m.Apps[0].Delay = func() time.Duration { return time.Minute / 2 }
 		var replies []*reply
 		for _, c := range all {
 			replies = append(replies, c.send(request("POST", "/", 200<<10)))
 		}
 		m.RunUntil("the requests", func() bool { return began == 3 })
-		if name != "tables" {
-			fill(m, all[1])
+		if fill.behind != nil {
+			fill.behind(all[1])
 		}
 		m.W.Run(20 * time.Millisecond)
 		free := hardMark - int(m.Consumer.Proc.Buffered())

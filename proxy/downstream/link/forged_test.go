@@ -8,7 +8,6 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -48,15 +47,10 @@ func TestForgedHeaders(t *testing.T) {
 // TestForgedTrailers: none of the sidecar's own headers reaches an application as a trailer.
 func TestForgedTrailers(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Speaks: "http2"})
-	app := m.Apps[0]
-	app.Stop()
 	var got string
-	app.Stop = m.W.Net.Listen(app.Addr, app.Loop, func() loop.Receiver {
-		return proxytest.NewHTTP2Conn(0, func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-			got = fmt.Sprint(c.Request.Trailers)
-			c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil)
-			c.Flush()
-		})
+	m.Apps[0].ServeHTTP2(func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		got = fmt.Sprint(c.Request.Trailers)
+		c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1}, nil)
 	})
 	w, p := m.DialLink()
 	w.Request(1, &protocol.Request{
@@ -69,6 +63,5 @@ func TestForgedTrailers(t *testing.T) {
 	send(m, p, w)
 	checkFrames(t, "the peer", p, "response 1 200")
 	proxytest.Equal(t, "trailers", got, "[x-sum: 1]")
-	app.Stop()
-	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
 }

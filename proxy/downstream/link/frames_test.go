@@ -46,6 +46,9 @@ func (f *frames) OnResponse(id uint64, r *protocol.Response, _ protocol.Codec, _
 	f.messages[id] = fmt.Sprintf("%s %s", r.Headers, r.Body)
 }
 
+// goAway1 is the GOAWAY of a link that takes no request behind the first one.
+const goAway1 = "goaway 1 draining"
+
 // framesOf decodes what p has received.
 func framesOf(t *testing.T, p *proxytest.Peer) *frames {
 	t.Helper()
@@ -260,8 +263,8 @@ func TestUntrustedPeer(t *testing.T) {
 	}{
 		"no preface": {says: string(proxytest.LinkPreface(link.Dialer)[:3]), took: 0},
 		"idle":       {want: []string{"goaway 0 draining"}},
-		"a request":  {delay: 3 * time.Second, want: []string{"goaway 1 draining", "response 1 200"}, took: 3 * time.Second},
-		"too slow":   {delay: 10 * time.Second, want: []string{"goaway 1 draining"}, took: 5 * time.Second},
+		"a request":  {delay: 3 * time.Second, want: []string{goAway1, "response 1 200"}, took: 3 * time.Second},
+		"too slow":   {delay: 10 * time.Second, want: []string{goAway1}, took: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {drain: 5s}"})
@@ -396,10 +399,13 @@ func TestShedSuffices(t *testing.T) {
 		long.Body = make([]byte, size)
 		w.Request(1, &long, time.Minute, nil)
 		var out []byte
-		for n := -1; n < len(out) && len(out) < arrived; {
-			n = len(out)
+		for len(out) < arrived {
 			w.Granted(64 << 10)
-			out = w.Append(out, min(64<<10, arrived-n))
+			next := w.Append(nil, min(64<<10, arrived-len(out)))
+			if len(next) == 0 { // all has been sent
+				break
+			}
+			out = append(out, next...)
 		}
 		m.Clients.Do(func() { p.Conn.Write(out) })
 		m.W.Run(100 * time.Millisecond)
@@ -453,7 +459,7 @@ func TestRetire(t *testing.T) {
 	send(m, p, w)
 	m.RunUntil("the end of the link", func() bool { return p.Ended })
 	checkFrames(t, "idle", idle, "goaway 0 draining")
-	checkFrames(t, "a request", p, "goaway 1 draining", "refused 3 draining", "response 1 200")
+	checkFrames(t, "a request", p, goAway1, "refused 3 draining", "response 1 200")
 	m.Settled()
 }
 

@@ -93,7 +93,7 @@ func TestTablesAreBounded(t *testing.T) {
 	closed := 0
 	for i, p := range idle {
 		if !p.Ended {
-			if all := framesOf(t, p).all; slices.Contains(all, "goaway 1 draining") {
+			if all := framesOf(t, p).all; slices.Contains(all, goAway1) {
 				t.Errorf("link %d stays open: %q", i, all)
 			}
 			continue
@@ -144,7 +144,7 @@ func TestReclaimLosesNoRequest(t *testing.T) {
 		m.Clients.Do(func() { cl.Calls = []*proxytest.Call{c}; cl.Send() })
 		m.W.Run(100 * time.Millisecond)
 		for _, p := range busy {
-			if all := framesOf(t, p).all; p.Ended && slices.Contains(all, "goaway 1 draining") { // it has taken the request
+			if all := framesOf(t, p).all; p.Ended && slices.Contains(all, goAway1) { // it has taken the request
 				t.Errorf("a link with a request has closed: %q", all)
 			}
 		}
