@@ -13,6 +13,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -121,10 +122,13 @@ func (b *bout) play(script string) {
 	for step := range strings.SplitSeq(script, "; ") {
 		words := append(strings.Fields(step), "", "", "")
 		arg, rest := words[1], words[2]
-		if words[0] == "run" {
+		if words[0] == "run" || words[0] == "pause" {
 			d, err := time.ParseDuration(arg)
 			if err != nil {
 				b.t.Fatal(err)
+			}
+			if words[0] == "pause" {
+				b.world.Faults.Pause(b.loop, d)
 			}
 			b.world.Run(d)
 			continue
@@ -203,6 +207,10 @@ func (b *bout) play(script string) {
 					a.Replay()
 				}
 			case "interim":
+				if rest == "own" {
+					a.Interim(&protocol.Response{Status: 103, Headers: []protocol.Header{{Name: []byte("x-remora-load"), Value: []byte("1")}, {Name: []byte("link")}}})
+					return
+				}
 				times, _ := strconv.Atoi(words[3])
 				for range max(1, times) {
 					a.Interim(&protocol.Response{Status: 103, Headers: []protocol.Header{{Name: []byte("link"), Value: make([]byte, n)}}})
@@ -220,6 +228,13 @@ func (b *bout) play(script string) {
 				b.race.Untie()
 			case "free": // the slot of other
 				b.svc.Admission.GiveBack(&b.other.Place)
+			case "load": // of the endpoint, in trailers of a response
+				res := b.response(a, 200)
+				res.Body = res.HeadBuffer.B
+				res.Trailers = append(res.Trailers, protocol.Header{Name: []byte("endpoint-load-metrics"), Value: []byte("TEXT cpu_utilization=0.5, rps_fractional=10")})
+				a.Respond(res)
+			case "seen":
+				a.NoteSeen()
 			case "answer": // to a probe
 				b.svc.Probes.Answered(b.svc.Set.At(i), lb.Load{Pending: n})
 			default:
@@ -321,7 +336,12 @@ func (b *bout) recorded(by *Attempt) string {
 		text += fmt.Sprintf(", %d ms queued", r.Queued.Round(time.Millisecond)/time.Millisecond)
 	}
 	if b.race.MaybeProcessed {
-		text += ", seen"
+		text += ", maybe processed"
+	}
+	for i := range b.race.attempts[:b.race.Launched] {
+		if b.race.attempts[i].Seen() {
+			text += fmt.Sprintf(", %d seen", i)
+		}
 	}
 	return text
 }
@@ -332,7 +352,9 @@ func (b *bout) Lingered(how Ended) {
 }
 
 // Interim implements Owner.
-func (b *bout) Interim(res *protocol.Response) { b.note("interim %d", res.Status) }
+func (b *bout) Interim(res *protocol.Response) {
+	b.note("interim %d, %d headers", res.Status, len(res.Headers))
+}
 
 // Started implements Owner.
 func (b *bout) Started() { b.note("started") }
@@ -375,10 +397,14 @@ func (s site) Cancel(a *Attempt) bool {
 
 // Send implements Upstream.
 func (s site) Send(a *Attempt) {
-	req := a.Outgoing().Request()
+	o := a.Outgoing()
+	req, own := o.ForApplication()
 	text := fmt.Sprintf("send %d as %d", a.index, req.Attempt)
-	if slices.Contains(s.race.tried[:a.index], s.ep) {
-		text += ", again there"
+	if a.IsHedge() != (a.kind == hedgeAttempt) || o.TimeLeft() != s.req.Deadline-s.loop.Now() || o.ToHead() || o.LogsIn() {
+		s.t.Errorf("%d is wrong about its request", a.index)
+	}
+	if i := slices.Index(s.race.tried[:a.index], s.ep); i >= 0 {
+		text += fmt.Sprintf(", at the endpoint of %d", i)
 	}
 	if req.Hedge {
 		text += ", hedge"
@@ -386,6 +412,12 @@ func (s site) Send(a *Attempt) {
 	if req.Tied {
 		text += ", tied"
 	}
+	for i, h := range req.Headers {
+		if text += fmt.Sprintf(", %s: %s", h.Name, h.Value); i >= own {
+			text += " of its own"
+		}
+	}
+	req.Headers = req.Headers[:own]
 	if s.note("%s", text); s.ep != a.Endpoint() || s.ep != s.race.tried[a.index] {
 		s.t.Errorf("%d goes elsewhere", a.index)
 	}
@@ -417,6 +449,9 @@ func (b *bout) String() (s string) {
 				continue
 			}
 			text := fmt.Sprintf("%s %d: %s, ended after %d ms", a.Kind, a.Number, a.Outcome, (a.Ended-a.Sent).Round(time.Millisecond)/time.Millisecond)
+			if a.GRPC.Known {
+				text += ", " + a.GRPC.Code.String()
+			}
 			if a.Status != 0 || a.Error != "" {
 				text += fmt.Sprintf(", %d %s", a.Status, a.Error)
 			}
@@ -452,8 +487,8 @@ func (b *bout) checkEnd() {
 			b.t.Errorf("%d slots are used, %d attempts queued", used, queued)
 		}
 		for i := range b.svc.Set.Len() {
-			if e := b.svc.Set.At(i); e.Pending() != 0 || e.Streams() != 0 {
-				b.t.Errorf("%d attempts and %d streams count at an endpoint", e.Pending(), e.Streams())
+			if e := b.svc.Set.At(i); e.Pending() != 0 || e.Streams() != 0 || e.OfProcess() != 0 {
+				b.t.Errorf("%d attempts, %d streams and %d not batch count at an endpoint", e.Pending(), e.Streams(), e.OfProcess())
 			}
 		}
 		r.Reset()
@@ -461,6 +496,12 @@ func (b *bout) checkEnd() {
 			b.t.Error("something is left for the next request")
 		}
 	})
+}
+
+// inMS returns the longest of latencies in milliseconds.
+func inMS(d *histogram.Distribution) int {
+	most, _ := d.Quantile(1)
+	return int(most.Round(time.Millisecond) / time.Millisecond)
 }
 
 // counts returns the counts of the service and of its endpoints that are not 0.
@@ -483,6 +524,30 @@ func (b *bout) counts() string {
 	add("streams failed", int(c.StreamsFailed))
 	add("streams in", int(c.StreamBytesIn))
 	add("streams out", int(c.StreamBytesOut))
+	now := b.loop.Now()
+	tokens := int(b.svc.Hedging.Tokens(now)*100 + .5)
+	add("hundredths of a token", tokens)
+	spare, refusing := 0, 0
+	for i := range b.svc.Set.Len() {
+		e := b.svc.Set.At(i)
+		if e.Spare(now) {
+			spare++
+		}
+		if e.Refuses() {
+			refusing++
+		}
+	}
+	add("spare", spare)
+	add("refusing", refusing)
+	if effect := b.policy.HedgeRoute.Effect(now); effect != nil {
+		add("ms with hedges", inMS(&effect.With))
+		add("ms without", inMS(&effect.Without))
+		add("longer", int(effect.Without.Censored))
+		add("one in", effect.OneIn)
+	}
+	for _, class := range b.policy.HedgeRoute.Classes(now) {
+		add("of class "+class.Name, class.Samples)
+	}
 	for code, n := range c.GRPC {
 		add(protocol.GRPCCode(code).String(), int(n))
 	}

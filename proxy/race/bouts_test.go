@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
 // settings are words of testdata/bouts.txt for settings of the service.
@@ -37,8 +39,9 @@ var settings = map[string]func(c *config.Service){
 	"ejecting": func(c *config.Service) {
 		c.Outlier.Consecutive, c.Outlier.Base, c.Outlier.MaxEjected = 1, time.Second, 1
 	},
-	"strict": func(c *config.Service) { c.Outlier.Base = 10 * time.Millisecond },
-	"probes": func(c *config.Service) { c.Probe = config.ProbeOn },
+	"classes": func(c *config.Service) { c.Policy.Hedge.Class = "X-Tier" },
+	"strict":  func(c *config.Service) { c.Outlier.Base = 10 * time.Millisecond },
+	"probes":  func(c *config.Service) { c.Probe = config.ProbeOn },
 }
 
 func retries(c *config.Service) {
@@ -47,14 +50,34 @@ func retries(c *config.Service) {
 
 // entries are words for what the request and the endpoints are like.
 var entries = map[string]func(b *bout, e *Entry){
-	"once":                     func(*bout, *Entry) {},                                           // the next request differs, since this one has taught something
-	"probes":                   func(b *bout, _ *Entry) { b.svc.Pick(b.svc.Query(0, nil), nil) }, // looks whether traffic is sparse
-	"held":                     func(b *bout, _ *Entry) { b.policy.HedgeRoute.Heads.Followed() },
-	"hold":                     func(_ *bout, e *Entry) { e.Hold = 10 * time.Millisecond },
-	"gRPC":                     func(b *bout, _ *Entry) { b.grpc = true },
-	"full":                     func(b *bout, _ *Entry) { b.svc.Admission.Admit(&b.other.Place, &service.Ask{}) },
-	"lingering":                func(b *bout, _ *Entry) { b.lingers = true },
-	"telling":                  func(b *bout, _ *Entry) { b.tells = true },
+	"once":      func(*bout, *Entry) {},                                           // the next request differs, since this one has taught something
+	"probes":    func(b *bout, _ *Entry) { b.svc.Pick(b.svc.Query(0, nil), nil) }, // looks whether traffic is sparse
+	"held":      func(b *bout, _ *Entry) { b.policy.HedgeRoute.Heads.Followed() },
+	"hold":      func(_ *bout, e *Entry) { e.Hold = 10 * time.Millisecond },
+	"gRPC":      func(b *bout, _ *Entry) { b.grpc = true },
+	"full":      func(b *bout, _ *Entry) { b.svc.Admission.Admit(&b.other.Place, &service.Ask{}) },
+	"lingering": func(b *bout, _ *Entry) { b.lingers = true },
+	"telling":   func(b *bout, _ *Entry) { b.tells = true },
+	"tier":      func(b *bout, _ *Entry) { b.header("x-tier", "gold") },
+	"named":     func(_ *bout, e *Entry) { e.Class = []byte("silver") },
+	"post": func(b *bout, _ *Entry) {
+		b.req.Method = []byte("POST")
+		b.header("content-type", "application/grpc")
+	},
+	"traced": func(b *bout, _ *Entry) {
+		b.header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+		b.race.Traced.Trace[0] = 1
+		b.req.Headers[len(b.req.Headers)-1] = b.race.Traced.Header()
+		b.race.Traced.Carry(trace.SpanID{1})
+	},
+	"in a trace": func(b *bout, _ *Entry) {
+		b.header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	},
+	"state":                    func(b *bout, _ *Entry) { b.header("tracestate", "other=1"); b.header("tracestate", "more=2") },
+	"timed":                    func(b *bout, _ *Entry) { b.req.Timed = true },
+	"batch header":             func(b *bout, e *Entry) { b.req.Batch, e.Batch = true, true },
+	"64 KiB":                   func(b *bout, _ *Entry) { b.req.Body = make([]byte, replacedBody) },
+	"more than 64 KiB":         func(b *bout, _ *Entry) { b.req.Body = make([]byte, replacedBody+1) },
 	"no consent":               func(b *bout, _ *Entry) { b.req.Idempotent = false },
 	"batch":                    func(_ *bout, e *Entry) { e.Batch = true },
 	"pinned":                   func(b *bout, e *Entry) { e.Pin = b.svc.Set.At(1) },
@@ -63,6 +86,10 @@ var entries = map[string]func(b *bout, e *Entry){
 	"retry of the caller":      func(_ *bout, e *Entry) { e.CallerAttempt = 1 },
 	"hedge of the caller":      func(_ *bout, e *Entry) { e.CallerHedged = true },
 	"tied hedge of the caller": func(_ *bout, e *Entry) { e.CallerHedged, e.Tied = true, true },
+}
+
+func (b *bout) header(name, value string) {
+	b.req.Headers = append(b.req.Headers, protocol.Header{Name: []byte(name), Value: []byte(value)})
 }
 
 var update = flag.Bool("update", false, "write testdata/bouts.txt anew")
