@@ -205,7 +205,7 @@ func TestConnectionsClose(t *testing.T) {
 	for i, c := range closed {
 		select {
 		case <-c:
-		case <-time.After(timeout):
+		case <-time.After(timeout / 2): // an idle connection closes after a minute in any case
 			t.Errorf("the connection to receiver %d is open", i)
 		}
 	}
@@ -229,6 +229,26 @@ func TestLogs(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The log says so of exports.
+func TestLogOfExports(t *testing.T) {
+	var log bytes.Buffer
+	c := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 1 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
+	e := New(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	e.Configure(c.config())
+	for i := range uint64(2) {
+		e.Put(record(1))
+		awaitStats(t, e, i, 0, 1)
+	}
+	closeExporter(t, e)
+	if !strings.Contains(log.String(), "spans are not exported") || !strings.Contains(log.String(), "spans are exported again") {
+		t.Errorf("the log has %q", log.String())
 	}
 }
 
