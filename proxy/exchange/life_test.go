@@ -37,16 +37,23 @@ type life struct {
 	at     Listener
 	log    string            // path of the access log
 	lines  *accesslog.Writer // of the log
+	text   strings.Builder   // of the process
 	events []string
 
 	ex       *Exchange
 	attempts []*race.Attempt
 	lingers  bool           // endpoints may still work on attempts that are cancelled
 	refuses  *fault.Failure // why the caller can't have the response; nil means that it can
+	other    slot           // of the service
 	share    bool           // the connection holds more than its share
 	held     *Exchange      // by a filter
 	others   int            // bytes of memory that others hold
 }
+
+// slot is a slot of the service that another request has.
+type slot struct{ service.Place }
+
+func (*slot) Granted(time.Duration) {}
 
 // newLife returns what a request needs, with changed settings of its service.
 func newLife(t *testing.T, change func(c *config.Service)) *life {
@@ -56,8 +63,9 @@ func newLife(t *testing.T, change func(c *config.Service)) *life {
 	l.do(func() {
 		cfg := config.Default()
 		cfg.Tracing.Endpoint, cfg.Tracing.Sample = "http://192.0.2.1", 0
-		cfg.AccessLog.Format = "{listener} {client} {protocol} {method} {authority} {path} {request_id} {trace_id} {service} {endpoint} {outcome} {status} {grpc_status} {error} {fallback}, {bytes_in} in, {bytes_out} out, {attempts} attempts, after {duration_ms}"
-		l.shard = shard.New(&shard.Process{Loops: 1, Sink: l}, 0, l.loop, slog.New(slog.DiscardHandler), 1)
+		cfg.AccessLog.Format = "{time} {stream} {fault} {cache} {header x-tier} {listener} {client} {protocol} {method} {authority} {path} {request_id} {trace_id} {service} {endpoint} {outcome} {status} {grpc_status} {error} {fallback}, {bytes_in} in, {bytes_out} out, {attempts} attempts, after {duration_ms}"
+		wall := func() time.Time { return time.Unix(0, 0).UTC().Add(l.loop.Now()) }
+		l.shard = shard.New(&shard.Process{Loops: 1, Sink: l, WallClock: wall}, 0, l.loop, slog.New(slog.NewTextHandler(&l.text, nil)), 1)
 		l.shard.Process.Budget.Configure(&cfg.Limits)
 		l.shard.Configure(cfg)
 		l.shard.Shedding.Do = func() {}
@@ -71,10 +79,12 @@ func newLife(t *testing.T, change func(c *config.Service)) *life {
 		c.Protocol, c.Policy.Timeout, c.Policy.Hedge.Mode, c.Probe, c.Breaker.Consecutive = "app", time.Second, config.HedgeOff, config.ProbeOff, 0
 		change(c)
 		m := service.NewMember(c, service.Member{}, 1)
+		m.LimitSlots()
 		m.Prepare(l.shard, "", service.Protocols{"app": {Connector: race.ConnectBy(func(*service.Service, *service.Endpoint) race.Upstream { return told{l} })}})
 		l.svc = m.Follow(l.shard)
 		m.Update(registry.NewSnapshot("s", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: "192.0.2.1:1", Weight: 1}}), "")
 		l.pool = NewPool(l.shard)
+		l.other.Init(&l.other)
 		l.route = NewRoute(&route.Plan{Match: &config.Match{}, Route: &config.Route{}, Policy: &c.Policy}, l.svc)
 	})
 	l.world.Run(time.Millisecond)
@@ -144,6 +154,25 @@ func (l *life) play(script string) {
 				l.held.Refuse(failureOf(arg))
 			case "answer":
 				l.held.Answer(l.response(n))
+			case "stream": // a response whose body goes on, in n bytes
+				last := l.attempts[len(l.attempts)-1]
+				res := l.response(200)
+				res.Source = &race.StreamSource{Buffer: protocol.Unowned().GetRoom(100), Stream: last.NewStream()}
+				res.Source.Buffer.B = append(res.Source.Buffer.B, "body"...)
+				res.Charge()
+				last.Respond(res)
+			case "borrow": // a response that has lines in place of headers
+				res := l.pool.Response()
+				res.Borrow(200, []byte("A: b\r\n"), []byte("body"), nil, false)
+				l.attempts[len(l.attempts)-1].Respond(res)
+			case "interim":
+				l.attempts[0].Interim(&protocol.Response{Status: 103})
+			case "await":
+				l.note("awaits its start: %t", l.ex.AwaitStart())
+			case "untie":
+				l.ex.Untie()
+			case "free": // the slot of another request
+				l.svc.Admission.GiveBack(&l.other.Place)
 			case "open":
 				l.note("open %t, may have been processed %t", l.ex.Open(), l.ex.MaybeProcessed())
 			default:
@@ -186,6 +215,10 @@ func (l *life) Encode(_ *Exchange, res *race.Response) *fault.Failure {
 
 func (l *life) Respond(ex *Exchange, res *race.Response) {
 	text := fmt.Sprintf("respond %d, %d pending", res.Status, l.svc.Shared.InFlight())
+	if src := res.TakeSource(); src != nil {
+		text += fmt.Sprintf(", a stream, a call %t", src.Stream.Call())
+		src.Close()
+	}
 	for _, h := range res.Headers {
 		text += fmt.Sprintf(", %s", h.Name)
 	}
@@ -202,7 +235,7 @@ func (l *life) Fail(ex *Exchange, f *fault.Failure) {
 }
 
 func (l *life) Finished(ex *Exchange, how race.Ended) {
-	if l.note("finished %d", how); ex.StreamID != 7 {
+	if l.note("finished %d, %d pending", how, l.svc.Shared.InFlight()); ex.StreamID != 7 {
 		l.t.Error("the exchange has lost its id")
 	}
 }
@@ -215,9 +248,18 @@ func (l *life) Put(r *trace.Record) {
 			sent++
 		}
 	}
-	l.note("span of %s, RPC %t, %s %s %s, id %s, service %s: %d %q, call %t %s, %d ms, %d attempts, of the caller's trace %t, its parent %t",
+	if r.Zero != 0 {
+		l.note("the loop's clock was 0 at %d", r.Zero)
+	}
+	outcomes := ""
+	for i := range r.Attempts {
+		if r.Attempts[i].Endpoint != "" {
+			outcomes += fmt.Sprintf(", %s %d", r.Attempts[i].Outcome, r.Attempts[i].Status)
+		}
+	}
+	l.note("span of %s, RPC %t, %s %s %s, id %s, service %s: %d %q, call %t %s, %d ms, %d attempts, of the caller's trace %t, its parent %t%s",
 		r.Protocol, r.RPC, r.Method, r.Path, r.Authority, r.RequestID, r.Service, r.Status, r.Error, r.GRPC.Known, r.GRPC.Code,
-		(r.Ended-r.Began).Round(time.Millisecond)/time.Millisecond, sent, r.Trace[0] == 0x4b, r.Parent[1] == 0xf0)
+		(r.Ended-r.Began).Round(time.Millisecond)/time.Millisecond, sent, r.Trace[0] == 0x4b, r.Parent[1] == 0xf0, outcomes)
 }
 
 // told is the Upstream of the endpoint, and the Carrier of its attempts.
@@ -237,6 +279,13 @@ func (e told) Cancel(*race.Attempt) bool {
 func (e told) Send(a *race.Attempt) {
 	req := a.Outgoing().Request()
 	e.note("send, service %s, idempotent %t, alone %t, batch %t, due in %d ms", req.Service, req.Idempotent, req.Alone, req.Batch, a.Outgoing().TimeLeft().Round(time.Millisecond)/time.Millisecond)
+	text := ""
+	for _, h := range req.Headers {
+		text += " " + string(h.Name)
+	}
+	if text != "" {
+		e.note("with%s", text)
+	}
 	e.attempts = append(e.attempts, a)
 	a.Carry(e, 1)
 }
@@ -269,7 +318,7 @@ func (p phase) Request(ex *Exchange) Next {
 type outcomes struct{ phase }
 
 func (o outcomes) Response(ex *Exchange, res *race.Response) *race.Response {
-	o.note("response %d to %s", res.Status, o.name)
+	o.note("response %d to %s, %d headers", res.Status, o.name, len(res.Headers))
 	switch o.held = ex; o.name {
 	case "replacing":
 		res.Release()
@@ -321,8 +370,19 @@ func (l *life) String() (s string) {
 			}
 			line = fmt.Sprintf("%safter %.0f ms", text, ms)
 		}
+		if at, rest, ok := strings.Cut(line, " "); ok {
+			t, err := time.Parse(time.RFC3339Nano, at)
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			line = fmt.Sprintf("%d ms %s", t.Round(time.Millisecond).UnixMilli(), rest)
+		}
 		if line == "" {
 			line = "no line"
+		}
+		for text := range strings.Lines(l.text.String()) {
+			_, text, _ = strings.Cut(strings.TrimSpace(text), "level=")
+			l.note("log: %s", text)
 		}
 		s = strings.Join(append(l.events, line, l.counts()), "\n")
 	})
@@ -388,7 +448,7 @@ func (l *life) checkEnd() {
 		if next != l.ex {
 			l.t.Error("the exchange is not used again")
 		}
-		if next.StreamID != 0 || next.Route != nil || next.Refusal != nil || next.batch || next.Held != 0 || next.race.Launched != 0 || next.session.pin != nil || len(next.newCookie) != 0 {
+		if next.StreamID != 0 || next.Route != nil || next.Refusal != nil || next.batch || next.Held != 0 || next.race.Launched != 0 || next.session.pin != nil || next.HeadBuffer != nil || next.BodyBuffer != nil || next.Request.Method != nil || next.Request.Tied || len(next.newCookie) != 0 {
 			l.t.Errorf("something is left for the next request: %+v", next.passing)
 		}
 		l.pool.Recycle(next)

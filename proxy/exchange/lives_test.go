@@ -12,6 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // serviceWords are words of testdata/lives.txt for settings of the service.
@@ -26,6 +28,7 @@ var serviceWords = map[string]func(c *config.Service){
 	"session": func(c *config.Service) {
 		c.LB.Policy, c.LB.Hash = config.LBConsistentHash, config.Hash{Cookie: "sid", TTL: time.Hour}
 	},
+	"one slot":   func(c *config.Service) { c.MaxConcurrency = 1 },
 	"batch":      func(c *config.Service) { c.Policy.Priority = config.PriorityBatch },
 	"idempotent": func(c *config.Service) { c.Policy.Idempotent = []string{config.IdempotentTrue} },
 }
@@ -60,6 +63,17 @@ var requestWords = map[string]func(l *life){
 		l.shard.Process.Budget.Configure(&config.Limits{Buffered: 1 << 20})
 		l.shard.Recount(&l.others, 2<<20)
 	},
+	"tier": func(l *life) { l.header("x-tier", "gold") },
+	"body": func(l *life) {
+		l.ex.BodyBuffer = l.shard.Buffers.GetRoom(50)
+		l.ex.BodyBuffer.B = append(l.ex.BodyBuffer.B, "body"...)
+		l.ex.Charge()
+	},
+	"injected":            func(l *life) { l.ex.Injected, l.ex.Cached = stats.InjectedDelay, stats.CacheMiss },
+	"full":                func(l *life) { l.svc.Admission.Admit(&l.other.Place, &service.Ask{}) },
+	"tied":                func(l *life) { l.ex.Request.Tied, l.ex.Request.Hedge = true, true },
+	"batch of the caller": func(l *life) { l.ex.Request.Batch = true },
+	"bad trace":           func(l *life) { l.header("traceparent", "00-0"); l.header("tracestate", "a=b") },
 	"a pin": func(l *life) {
 		l.header("cookie", "at="+l.svc.Sessions.Sticky.ID("192.0.2.1:1"))
 	},
