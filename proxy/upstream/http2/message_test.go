@@ -255,3 +255,23 @@ func TestBadResponseCounts(t *testing.T) {
 	m.OK(c)
 	m.Settled()
 }
+
+// TestInterimsDoNotCount: the bytes of a response are those of the final one, however many interim responses come before.
+func TestInterimsDoNotCount(t *testing.T) {
+	var bytes []uint64
+	for _, interims := range []int{0, 3} {
+		m, apps := newMesh(t, 1, "")
+		apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			for range interims {
+				c.H2.Interim(st, &protocol.Response{Status: 103, Headers: []protocol.Header{{Name: []byte("link"), Value: []byte("</style>")}}})
+			}
+			respond(c, st)
+		}
+		m.OK(do(m))
+		m.Settled()
+		bytes = append(bytes, m.Consumer.Stats("compute").BytesOut)
+	}
+	if bytes[0] == 0 || bytes[0] != bytes[1] {
+		t.Errorf("%d bytes without interim responses, %d with some", bytes[0], bytes[1])
+	}
+}

@@ -134,6 +134,13 @@ func TestFullEverywhere(t *testing.T) {
 	}
 	calls := m.Burst(300, 10)
 	m.Finish(calls...)
+	const timeout = 250 * time.Millisecond // connect_timeout
+	for _, c := range calls {
+		if c.Code == "connection-full" && (c.Took < timeout || c.Took > 2*timeout+timeout/6) { // at each endpoint, which looks each eighth
+			t.Errorf("refused after %v", c.Took)
+			break
+		}
+	}
 	if n := proxytest.CountCodes(calls); n["connection-full"] != 300-2*128 || n["deadline"] != 2*128 {
 		t.Errorf("responses %v", n)
 	}
