@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/must"
 )
 
 // TestFinishSlowReader: the last bytes of a response reach a client that reads slowly
@@ -133,4 +136,23 @@ func TestAbortWhileClosing(t *testing.T) {
 	close(up.release)
 	receive(t, closed, "the end of the close")
 	s.counts.waitIdle()
+}
+
+// TestCountersOfUnixSocket: what a Unix socket has received and sent counts, as what moves does for a limit of time.
+func TestCountersOfUnixSocket(t *testing.T) {
+	ln := must.ListenOn(t, "unix", filepath.Join(t.TempDir(), "socket"))
+	peer := must.Dial(t, "unix", ln.Addr().String())
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	e := newEnd(nc.(conn), nc, false)
+	must.Write(t, e, "12345")
+	must.Read(t, peer, 5)
+	must.Write(t, peer, "12345678")
+	must.Read(t, e, 3)
+	if c := e.counters(); c.received != 3 || c.acknowledged != 5 || c.unread != 5 || c.unacknowledged != 0 {
+		t.Errorf("%+v", c)
+	}
 }
