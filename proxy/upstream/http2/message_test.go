@@ -275,3 +275,19 @@ func TestInterimsDoNotCount(t *testing.T) {
 		t.Errorf("%d bytes without interim responses, %d with some", bytes[0], bytes[1])
 	}
 }
+
+// TestHeadersOfResponse: a response over HTTP/2 loses what only a sidecar may say, and gets a Date.
+func TestHeadersOfResponse(t *testing.T) {
+	m, apps := newMesh(t, 1, "")
+	apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.Respond(st, &protocol.Response{Status: 200, DeclaredLength: -1, Body: []byte("body"), Headers: []protocol.Header{
+			{Name: []byte("x-nonce"), Value: slices.Clone(protocol.Find(c.Request.Headers, "x-nonce"))},
+			{Name: []byte("x-remora-error"), Value: []byte("overloaded")},
+		}}, nil)
+	}
+	c := do(m)
+	if m.OK(c); c.Code != "" || protocol.Find(c.Headers, "date") == nil {
+		t.Errorf("the response has the headers %s", c.Headers)
+	}
+	m.Settled()
+}
