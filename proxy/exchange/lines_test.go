@@ -110,5 +110,8 @@ func TestLinesOutsideExchanges(t *testing.T) {
 		if ms := w.Milliseconds.Now(began); ms.Arrivals != 2 || ms.Answers != 2 || ms.BytesIn != 14 || ms.BytesOut != 0 {
 			t.Errorf("the millisecond has %+v", ms)
 		}
+		if n := w.Stats.Errors.Of(fault.BadPath.Code); n != 2 || w.Stats.Unrouted["in"] != 2 {
+			t.Errorf("%d failures, %d without a route", n, w.Stats.Unrouted["in"])
+		}
 	})
 }

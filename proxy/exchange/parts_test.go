@@ -108,6 +108,7 @@ func TestStreamTime(t *testing.T) {
 		}{
 			{nil, 0, idle},
 			{nil, now + time.Second, time.Second},
+			{nil, now + 1, 1},
 			{nil, now + 2*idle, idle},
 			{&Route{Policy: race.Policy{Timeout: time.Minute}}, 0, time.Minute},
 			{&Route{Policy: race.Policy{Timeout: time.Minute}}, now + time.Second, time.Second},
@@ -356,6 +357,51 @@ func TestRulesOfPaths(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestKeys: a request may be sent twice for its key if it has one key, which is not empty.
+func TestKeys(t *testing.T) {
+	for _, c := range []struct {
+		keys []string
+		want bool
+	}{
+		{nil, false}, {[]string{"a"}, true}, {[]string{`"a"`}, true}, {[]string{""}, false}, {[]string{`""`}, false}, {[]string{"a", "a"}, false},
+		{[]string{"a", "b", "c"}, false},
+	} {
+		req := protocol.Request{Headers: []protocol.Header{{Name: []byte("x"), Value: []byte("y")}}}
+		for _, key := range c.keys {
+			req.Headers = append(req.Headers, protocol.Header{Name: []byte("Idempotency-Key"), Value: []byte(key)})
+		}
+		if got := hasIdempotencyKey(&req); got != c.want {
+			t.Errorf("%q: %t", c.keys, got)
+		}
+		if req.Codec = dubbo.CodecHessian2; hasIdempotencyKey(&req) || idempotentMethod(&req) {
+			t.Errorf("%q: a call has a key or a method", c.keys)
+		}
+	}
+}
+
+// TestLimited: requests with the same key share a bucket. Those whose key is not known, or has no form, share one, too.
+func TestLimited(t *testing.T) {
+	of := func(path, header string) *protocol.Request {
+		return &protocol.Request{Path: []byte(path), Headers: []protocol.Header{{Name: []byte("x-user"), Value: []byte(header)}}}
+	}
+	for key, requests := range map[string][]struct {
+		req  *protocol.Request
+		want bool // over the limit
+	}{
+		"":              {{of("/a", "1"), false}, {of("/b", "2"), true}, {nil, true}},
+		"peer":          {{of("/a", "1"), false}, {of("/b", "2"), true}, {nil, true}},
+		"path":          {{of("/a?x", "1"), false}, {of("/a?y", "2"), true}, {of("/x/..//a", "3"), true}, {of("/b", "1"), false}, {nil, false}, {of("/%zz", "1"), true}},
+		"header x-user": {{of("/a", "1"), false}, {of("/b", "1"), true}, {of("/a", "2"), false}, {nil, false}, {nil, true}},
+	} {
+		l := limit.NewKeyed(&config.RateLimit{Rate: 1, Burst: 1, Key: key})
+		for i, c := range requests {
+			if got := limited(l, time.Hour, peer{}, c.req); got != c.want {
+				t.Errorf("by %q: request %d is over the limit: %t", key, i, got)
+			}
+		}
+	}
 }
 
 // TestPeersWithoutPorts: peers at addresses that are none of IP share a bucket for each.
