@@ -233,6 +233,13 @@ func (b *bout) play(script string) {
 				res.Body = res.HeadBuffer.B
 				res.Trailers = append(res.Trailers, protocol.Header{Name: []byte("endpoint-load-metrics"), Value: []byte("TEXT cpu_utilization=0.5, rps_fractional=10")})
 				a.Respond(res)
+			case "encode": // once more, for a connection that it waited for
+				req := a.Outgoing().Request()
+				text := fmt.Sprintf("encode %d as %d, hedge %t, tied %t", i, req.Attempt, req.Hedge, req.Tied)
+				for _, h := range req.Headers {
+					text += fmt.Sprintf(", %s: %s", h.Name, h.Value)
+				}
+				b.note("%s", text)
 			case "seen":
 				a.NoteSeen()
 			case "answer": // to a probe
