@@ -499,5 +499,10 @@ services:
 				t.Errorf("service %s has %d routes, want %d", name, got, want)
 			}
 		}
+		r.routes[0].HedgeRoute.Counts.HedgesWon = 5
+		r.Adopt(route.NewTable(nil), nil, services, all)
+		if n := services["free"].Counts().HedgesWon; n != 5 || len(services["free"].Routes) != 0 {
+			t.Errorf("%d hedges have won once the routes are gone, %d are left", n, len(services["free"].Routes))
+		}
 	})
 }
