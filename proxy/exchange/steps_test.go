@@ -1,0 +1,92 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/internal/scripttest"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
+)
+
+// take takes the steps of a part.
+func (s *scriptedExchange) take(p *scripttest.Part) {
+	s.t.Helper()
+	p.Each(s.t, func(step *scripttest.Step) {
+		if step.Name == "run" {
+			s.world.Run(step.Duration())
+			return
+		}
+		take := scripttest.Find(s.t, steps, step.Name)
+		s.do(func() { take(s, step) })
+	})
+	s.world.Run(2 * time.Millisecond) // what was posted; the millisecond of the end is counted then
+}
+
+// steps are the steps of a script, but for the one that lets time pass.
+var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
+	"begin": func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Begin(s.route, &s.at) },
+	// What the endpoint does.
+	"respond": func(s *scriptedExchange, step *scripttest.Step) { s.latest().Respond(s.response(step.Int())) },
+	"call": func(s *scriptedExchange, step *scripttest.Step) { // the response to a gRPC call
+		res := s.response(200)
+		res.Headers = append(res.Headers, protocol.Header{Name: []byte("grpc-status"), Value: []byte(step.Word())})
+		s.latest().Respond(res)
+	},
+	"stream": func(s *scriptedExchange, _ *scripttest.Step) { // a response whose body goes on
+		res := s.response(200)
+		res.Source = &race.StreamSource{Buffer: protocol.Unowned().GetRoom(100), Stream: s.latest().NewStream()}
+		res.Source.Buffer.B = append(res.Source.Buffer.B, "body"...)
+		res.Charge()
+		s.latest().Respond(res)
+	},
+	"borrow": func(s *scriptedExchange, _ *scripttest.Step) { // a response that has lines in place of headers
+		res := s.pool.Response()
+		res.Borrow(200, []byte("A: b\r\n"), []byte("body"), nil, false)
+		s.latest().Respond(res)
+	},
+	"interim": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Interim(&protocol.Response{Status: 103}) },
+	"fail":    func(s *scriptedExchange, step *scripttest.Step) { s.latest().Fail(s.failure(step)) },
+	"finish":  func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Finish(true) },
+	"presume": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Presume() },
+	// What the caller and its session do.
+	"leave":   func(s *scriptedExchange, _ *scripttest.Step) { s.note("leaves; attempts are left: %t", s.ex.Cancel()) },
+	"shed":    func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Shed() },
+	"abandon": func(s *scriptedExchange, _ *scripttest.Step) { s.ex.AbandonNow() },
+	"await":   func(s *scriptedExchange, _ *scripttest.Step) { s.note("awaits its start: %t", s.ex.AwaitStart()) },
+	"untie":   func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Untie() },
+	"open": func(s *scriptedExchange, _ *scripttest.Step) {
+		s.note("open %t, may have been processed %t", s.ex.Open(), s.ex.MaybeProcessed())
+	},
+	"free": func(s *scriptedExchange, _ *scripttest.Step) { s.svc.Admission.GiveBack(&s.other.Place) }, // the slot of another request
+	// What the filter does that holds the exchange.
+	"resume": func(s *scriptedExchange, _ *scripttest.Step) { s.held.Resume() },
+	"refuse": func(s *scriptedExchange, step *scripttest.Step) { s.held.Refuse(s.failure(step)) },
+	"answer": func(s *scriptedExchange, step *scripttest.Step) { s.held.Answer(s.response(step.Int())) },
+}
+
+// latest returns the attempt that was sent last.
+func (s *scriptedExchange) latest() *race.Attempt {
+	if len(s.attempts) == 0 {
+		s.t.Fatal("there is no attempt")
+	}
+	return s.attempts[len(s.attempts)-1]
+}
+
+// failure takes the code of a failure that an attempt or a filter may have.
+func (s *scriptedExchange) failure(step *scripttest.Step) *fault.Failure {
+	known := map[string]*fault.Failure{}
+	for _, f := range []*fault.Failure{fault.Reset, fault.Injected, fault.Malformed, fault.Overloaded} {
+		known[f.Code] = f
+	}
+	return scripttest.Find(s.t, known, step.Word())
+}
+
+// response returns a response that an application or a filter may give.
+func (s *scriptedExchange) response(status int) *race.Response {
+	res := s.pool.Response()
+	res.Status, res.HeadBuffer = status, s.shard.Buffers.GetRoom(100)
+	res.HeadBuffer.B = append(res.HeadBuffer.B, "12345"...)
+	res.Charge()
+	return res
+}
