@@ -22,10 +22,14 @@ func (s *scriptedRace) noted() (all []string) {
 	return all
 }
 
-// outcome returns what was noted, the spans of the request, and what was counted.
+// outcome returns what was noted, the class of latency if there is one, the spans of the request, and what was counted.
 func (s *scriptedRace) outcome() (text string) {
 	s.do(func() {
-		all := append(s.noted(), s.spans()...)
+		all := s.noted()
+		if class := s.race.Class; class != nil {
+			all = append(all, fmt.Sprintf("class %s", class))
+		}
+		all = append(all, s.spans()...)
 		text = strings.Join(append(all, s.counts()), "\n")
 	})
 	return text
