@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -59,5 +60,43 @@ func TestEndpointLate(t *testing.T) {
 	second.retire()
 	if second.Upstream(); len(made) != 2 || made[1].retired != 1 {
 		t.Error("connections that are made after the removal are not retired")
+	}
+}
+
+// TestLoadOfProcess: the attempts of a loop are load of the endpoint on all loops, through snapshots.
+func TestLoadOfProcess(t *testing.T) {
+	loops := []*stillLoop{{}, {}}
+	services := servicesOn(config.Default(), config.DefaultService("s"), loops)
+	update := func(addrs ...string) {
+		services[0].Shared.Update(snapshotOf(addrs...), "")
+		for _, l := range loops {
+			l.runPosts()
+		}
+	}
+	update("a")
+	services[0].Set.At(0).Start(loops[0].Now())
+	update("a", "b")
+	services[0].Set.Lookup("a").Start(loops[0].Now())
+	for i, s := range services {
+		if a, b := s.Set.Lookup("a").OfProcess(), s.Set.Lookup("b").OfProcess(); a != 2 || b != 0 {
+			t.Errorf("loop %d: the load is %d and %d", i, a, b)
+		}
+	}
+}
+
+// TestEndpointCounts: what an endpoint counts of attempts. Only what the application has finished has a latency.
+func TestEndpointCounts(t *testing.T) {
+	var e Endpoint
+	e.CountSent(1, true, false)
+	e.CountSent(2, false, true)
+	e.CountSent(4, false, false)
+	for how := range stats.AttemptOutcome(stats.AttemptOutcomes) {
+		e.CountEnd(how, time.Millisecond)
+		if e.stats.Outcomes[how] != 1 {
+			t.Errorf("%s: counted %d times", how, e.stats.Outcomes[how])
+		}
+	}
+	if s := e.stats; s.Retries != 1 || s.Hedges != 1 || s.BytesIn != 7 || s.Latency.Count() != 2 {
+		t.Errorf("%d retries, %d hedges, %d bytes, %d latencies", s.Retries, s.Hedges, s.BytesIn, s.Latency.Count())
 	}
 }

@@ -153,3 +153,20 @@ func TestProbesOn(t *testing.T) {
 		}
 	}
 }
+
+// TestForgottenAnswers: the answer of an endpoint that has left the service counts no more.
+func TestForgottenAnswers(t *testing.T) {
+	l := &stillLoop{}
+	s := servicesOn(config.Default(), config.DefaultService("s"), []*stillLoop{l})[0]
+	s.connectors = Protocols{"": {Connector: func(*Service, *Endpoint) Connections { return &noConnections{} }}}
+	s.Shared.Update(snapshotOf("a", "b"), "")
+	l.runPosts()
+	gone := s.Set.Lookup("a")
+	s.Probes.Answered(gone, lb.Load{})
+	s.Shared.Update(snapshotOf("b"), "")
+	l.runPosts()
+	q := s.Query(0, nil)
+	if e := s.Probes.Best(&q); e != nil {
+		t.Errorf("%s is the best", e.Addr)
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
-	"github.com/remora-proxy/remora/registry"
 )
 
 // withEndpoints gives the service an endpoint for each of the connections; nil stands for none yet.
@@ -260,14 +259,7 @@ func TestUpdate(t *testing.T) {
 	loops := []*stillLoop{{}, {}}
 	services := servicesOn(config.Default(), config.DefaultService("s"), loops)
 	shared := services[0].Shared
-	snapshot := func(addrs ...string) *registry.Snapshot {
-		var all []registry.Endpoint
-		for _, addr := range addrs {
-			all = append(all, registry.Endpoint{Addr: addr, Weight: 1, Down: addr == "down"})
-		}
-		return registry.NewSnapshot("s", registry.SourceLive, time.Unix(1, 0), all)
-	}
-	first, second := snapshot("a", "down"), snapshot("a", "b")
+	first, second := snapshotOf("a", "down"), snapshotOf("a", "b")
 	if shared.Known() || shared.Newest() != nil {
 		t.Error("known before a snapshot")
 	}
@@ -377,6 +369,17 @@ func TestNoteSilence(t *testing.T) {
 		s.NoteSilence(l.Now(), s.Set.At(0))
 		if got := s.Hedging.Together.Covers(began, l.Now()); got != want {
 			t.Errorf("silent for %v: %t", silence, got)
+		}
+	}
+}
+
+// TestAlone: a service with one endpoint at most is alone.
+func TestAlone(t *testing.T) {
+	s, _ := newTestService(t)
+	for n, want := range []bool{true, true, false} {
+		s.Set.Update([]lb.Target{{Addr: "a"}, {Addr: "b"}}[:n])
+		if s.Alone() != want {
+			t.Errorf("%d endpoints: alone %t", n, !want)
 		}
 	}
 }

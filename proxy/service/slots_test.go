@@ -2,6 +2,7 @@ package service
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -244,4 +245,63 @@ func autoService(t *testing.T) *Admission {
 	local.MaxConcurrency = config.MaxConcurrencyAuto
 	cfg.Services["local"] = local
 	return &servicesOn(cfg, local, []*stillLoop{{}})[0].Admission
+}
+
+// TestSlotGivenBackTwice: what gives its slot back twice gives it back once.
+func TestSlotGivenBackTwice(t *testing.T) {
+	s, _ := newTestService(t)
+	s.Admission.slots.Limit.Store(2)
+	var first, second Place
+	for _, p := range []*Place{&first, &second} {
+		s.Admission.Admit(p, &Ask{})
+	}
+	s.Admission.GiveBack(&first)
+	s.Admission.GiveBack(&first)
+	if used, _ := s.Shared.SlotsInUse(); used != 1 || !second.HasSlot() {
+		t.Errorf("%d slots are in use, want that of the second request", used)
+	}
+}
+
+// TestSlotOfOtherLoop: a slot goes to the loop where a request has waited longest, whichever loops have the service.
+func TestSlotOfOtherLoop(t *testing.T) {
+	const loops = 4
+	c, l := config.DefaultService("s"), [loops]*stillLoop{}
+	of, m := &shard.Process{Loops: loops}, NewMember(c, Member{}, loops)
+	var services [loops]*Service
+	for i := 1; i < loops; i++ { // the first loop has no service
+		l[i] = &stillLoop{now: time.Duration(loops-i) * time.Second}
+		w := shard.New(of, i, l[i], nil, 1)
+		w.Configure(config.Default())
+		m.Prepare(w, "", nil)
+		services[i] = m.Follow(w)
+	}
+	sl := services[1].Admission.slots
+	sl.Limit.Store(1)
+	sl.MaxQueue.Store(5)
+	var got []string
+	var places [loops]Place
+	services[1].Admission.Admit(&places[0], &Ask{})
+	for i := 1; i < loops; i++ {
+		places[i].Init(order{&places[i], strconv.Itoa(i), &got, services[i]})
+		services[i].Admission.Admit(&places[i], &Ask{})
+	}
+	services[1].Admission.GiveBack(&places[0])
+	for range loops {
+		for i := 1; i < loops; i++ {
+			l[i].runPosts()
+			l[i].endTurn()
+		}
+	}
+	if want := []string{"3", "2", "1"}; !slices.Equal(got, want) {
+		t.Errorf("slots go to loops %q, want %q", got, want)
+	}
+}
+
+// endTurn calls what was deferred until the end of the turn.
+func (l *stillLoop) endTurn() {
+	for !l.flushes.Empty() {
+		for _, f := range l.flushes.Take() {
+			f.Do()
+		}
+	}
 }
