@@ -202,10 +202,11 @@ func TestConnectionsClose(t *testing.T) {
 		awaitStats(t, e, uint64(i+1), 0, 0)
 	}
 	closeExporter(t, e)
+	const idleTimeout = time.Minute // of connections, which close then in any case
 	for i, c := range closed {
 		select {
 		case <-c:
-		case <-time.After(timeout / 2): // an idle connection closes after a minute in any case
+		case <-time.After(idleTimeout / 2):
 			t.Errorf("the connection to receiver %d is open", i)
 		}
 	}
@@ -232,7 +233,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// The log says so of exports.
+// The log says when spans are not exported, and when they are exported again.
 func TestLogOfExports(t *testing.T) {
 	var log bytes.Buffer
 	c := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -247,8 +248,10 @@ func TestLogOfExports(t *testing.T) {
 		awaitStats(t, e, i, 0, 1)
 	}
 	closeExporter(t, e)
-	if !strings.Contains(log.String(), "spans are not exported") || !strings.Contains(log.String(), "spans are exported again") {
-		t.Errorf("the log has %q", log.String())
+	for _, text := range []string{"spans are not exported", "spans are exported again"} {
+		if n := strings.Count(log.String(), text); n != 1 {
+			t.Errorf("the log has %q %d times: %s", text, n, log.String())
+		}
 	}
 }
 
