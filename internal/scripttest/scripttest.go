@@ -6,12 +6,11 @@ package scripttest
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/remora-proxy/remora/internal/must"
 )
 
 var update = flag.Bool("update", false, "write files of scripts anew")
@@ -28,7 +27,11 @@ type Part struct {
 // file gets what run returns.
 func Run(t *testing.T, path string, run func(t *testing.T, p *Part) string) {
 	t.Helper()
-	parts, err := parse(string(must.ReadFile(t, path)))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := parse(string(text))
 	if err != nil {
 		t.Fatalf("%s: %s", path, err)
 	}
@@ -42,7 +45,9 @@ func Run(t *testing.T, path string, run func(t *testing.T, p *Part) string) {
 		})
 	}
 	if *update && !t.Failed() {
-		must.WriteFile(t, path, format(parts))
+		if err := os.WriteFile(path, []byte(format(parts)), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
