@@ -35,7 +35,7 @@ type Record struct {
 
 	Attempts int
 	Retries  int // attempts that were retries
-	Hedges   int // attempts that were hedges
+	Hedges   int // attempts that were hedges, but for refused ones that cost no token
 	HedgeWon bool
 }
 
