@@ -107,7 +107,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// edits returns how many edits there are from a to b.
+// edits returns how many edits there are from a to b, by trying all: it is for a few characters, with each of which the work triples.
 func edits(a, b string) int {
 	if a == "" || b == "" {
 		return len(a) + len(b)

@@ -99,15 +99,20 @@ func TestInheritedErrors(t *testing.T) {
 		{"idempotent: [key, key]", "", "service"},
 		{"", "idempotent: [key, key]", "route"},
 	} {
-		text := strings.Replace(withService(c.service), ", }", "}", 1) + "\nlisteners: [{name: l, address: \"c:1\", protocol: http}]\n" +
-			strings.Replace("routes: [{service: s, "+c.route+"}]", ", }", "}", 1)
+		text := withService(c.service) + "\nlisteners: [{name: l, address: \"c:1\", protocol: http}]\nroutes: [{service: s, " + c.route + "}]"
 		_, err := Parse("f", []byte(text), environment)
 		var errs Errors
 		errors.As(err, &errs)
 		var at []string
 		for _, e := range errs {
-			section, _, _ := strings.Cut(e.Path, "s")
-			at = append(at, map[string]string{"": "service", "route": "route"}[section])
+			switch {
+			case strings.HasPrefix(e.Path, "services.s."):
+				at = append(at, "service")
+			case strings.HasPrefix(e.Path, "routes[0]."):
+				at = append(at, "route")
+			default:
+				t.Errorf("%s\nan error of %s", text, e.Path)
+			}
 		}
 		if got := strings.Join(at, " "); got != c.want {
 			t.Errorf("%s\nerrors of %s, want of %s: %v", text, got, c.want, err)
