@@ -3,6 +3,7 @@ package collapse_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -235,7 +236,7 @@ func TestResponsesAtOnce(t *testing.T) {
 	}
 }
 
-// TestPersonalForOne: a response for one client alone that nobody waited for lets nobody go alone later.
+// TestPersonalForOne: after a response for one client alone, which no other client waited for, later requests still wait for each other.
 func TestPersonalForOne(t *testing.T) {
 	m, got := newMesh(t, proxytest.MeshOptions{Service: slowSecond}, 100*time.Millisecond)
 	for _, a := range m.Apps {
@@ -377,13 +378,19 @@ func TestBatches(t *testing.T) {
 
 // TestLeaderFails: after one failure another request is sent; a second failure is for all.
 func TestLeaderFails(t *testing.T) {
-	for _, c := range []struct{ failures, requests int }{{1, 600}, {2, 600}, {2, 3}} {
-		failures := c.failures
+	for _, c := range []struct {
+		failures, requests int
+		want               map[string]int // responses by code
+	}{
+		{1, 600, map[string]int{"": 599, "upstream-reset": 1}},
+		{2, 600, map[string]int{"upstream-reset": 600}},
+		{2, 3, map[string]int{"upstream-reset": 3}},
+	} {
 		m, got := newMesh(t, proxytest.MeshOptions{OneHop: true, Service: slowSecond + ", retry: {on: []}"}, 100*time.Millisecond)
 		for _, a := range m.Apps {
 			a.OnRequest = func(*protocol.Request) {
 				*got++
-				a.DropNext = *got <= failures
+				a.DropNext = *got <= c.failures
 			}
 		}
 		calls := crowd(m, c.requests)
@@ -391,9 +398,8 @@ func TestLeaderFails(t *testing.T) {
 		m.Finish(calls...)
 		m.Settled()
 		codes := proxytest.CountCodes(calls)
-		want := map[int]map[string]int{1: {"": 599, "upstream-reset": 1}, 2: {"upstream-reset": c.requests}}[failures]
-		if fmt.Sprint(codes) != fmt.Sprint(want) || *got != 2 {
-			t.Errorf("%d failures: responses %v of %d requests, want %v", failures, codes, *got, want)
+		if !maps.Equal(codes, c.want) || *got != 2 {
+			t.Errorf("%d failures: responses %v of %d requests, want %v", c.failures, codes, *got, c.want)
 		}
 		again := crowd(m, 10)
 		send(m, again...)
