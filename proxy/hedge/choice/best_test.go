@@ -307,7 +307,7 @@ func TestFutileOfOthers(t *testing.T) {
 	}
 }
 
-// TestFutileOfFewer: no more than all requests are futile, if they are counted over a longer time than those that they are of.
+// TestFutileOfFewer: futile attempts that were counted over a longer time than the requests count as at most all requests.
 func TestFutileOfFewer(t *testing.T) {
 	first := histogram.Distribution{Counts: counts(10*ms, 900, 45*ms, 100)}
 	best := func(of int64) Choice {
