@@ -16,7 +16,7 @@ type ring struct {
 	used        int
 	head        int   // where the next byte goes
 	held        int   // bytes of segments
-	first, last int32 // none if there is none; then last means nothing
+	first, last int32 // entries; if first is none, last means nothing
 }
 
 func (r *ring) init(room int) {
@@ -88,7 +88,8 @@ func (r *ring) equal(off int, b []byte) bool {
 	return true
 }
 
-// after returns the offset n bytes after another; at has returned these bytes.
+// after returns the offset n bytes after another, up to which at has returned them. As at takes an offset beyond the end of the ring,
+// one subtraction is enough.
 func (r *ring) after(off, n int) int {
 	if off += n; off >= r.room {
 		off -= r.room
