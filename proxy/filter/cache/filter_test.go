@@ -1,12 +1,14 @@
 package cache_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/caching/store"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/filter/cache"
@@ -22,17 +24,25 @@ func (quiet) Defer(*loop.Flush)                {}
 func (quiet) After(time.Duration, *loop.Timer) {}
 func (quiet) Now() time.Duration               { return time.Second }
 
+// bytesOfFilter is the memory that a filter of newFilter may take.
+const bytesOfFilter = 1 << 20
+
 // newFilter returns a filter, its pool, and a request for a path.
 func newFilter(path string) (f outcomeFilter, pool *exchange.Pool, ex *exchange.Exchange) {
+	f, pool, ex, _ = newCountedFilter(path)
+	return f, pool, ex
+}
+
+// newCountedFilter returns also the service, which has the counters of the filter.
+func newCountedFilter(path string) (f outcomeFilter, pool *exchange.Pool, ex *exchange.Exchange, of *service.Service) {
 	w := shard.New(&shard.Process{Loops: 1}, 0, quiet{}, nil, 1)
-	pool = exchange.NewPool(w)
+	pool, of = exchange.NewPool(w), &service.Service{Shard: w, Config: &config.Service{}}
 	f = cache.New(&exchange.FilterPlace{
-		Shard: w, Pool: pool, Route: &config.Route{Cache: config.Cache{Bytes: 1 << 20, Stale: time.Minute}},
-		Service: &service.Service{Shard: w, Config: &config.Service{}},
+		Shard: w, Pool: pool, Route: &config.Route{Cache: config.Cache{Bytes: bytesOfFilter, Stale: time.Minute}}, Service: of,
 	}).(outcomeFilter)
 	ex = pool.Exchange(nil)
 	ex.Request.Codec, ex.Request.Method, ex.Request.Path = protocol.CodecHTTP, []byte("GET"), []byte(path)
-	return f, pool, ex
+	return f, pool, ex, of
 }
 
 type outcomeFilter interface {
@@ -107,5 +117,24 @@ func TestNeverIndexedIsStored(t *testing.T) {
 		if f.End(ex); found != 2 {
 			t.Errorf("%d of the stored headers", found)
 		}
+	}
+}
+
+// TestBytes: entries, and what is known of their targets, take the bytes of the setting, and no more.
+func TestBytes(t *testing.T) {
+	f, pool, ex, of := newCountedFilter("/")
+	for i := range 3000 {
+		ex.Request.Path = fmt.Appendf(nil, "/%d", i)
+		send(t, f, ex)
+		res := pool.Response()
+		res.Status, res.Headers, res.Body = 200, stale(), make([]byte, 100)
+		if i%500 == 0 {
+			res.Body = make([]byte, bytesOfFilter/8)
+		}
+		f.Response(ex, res)
+		f.End(ex)
+	}
+	if n := int(of.Stats.CacheBytes) + store.MaxEntries(bytesOfFilter)*shard.TargetBytes; n > bytesOfFilter || n < bytesOfFilter*9/10 {
+		t.Errorf("%d bytes, want about %d", n, bytesOfFilter)
 	}
 }
