@@ -316,24 +316,6 @@ func TestRefreshAsksForAll(t *testing.T) {
 	m.Settled()
 }
 
-// TestRefreshOfFirst: a refresh has the tag of the stored response that it is for, also if the tag is the first of its headers and
-// another response was served before.
-func TestRefreshOfFirst(t *testing.T) {
-	m := newOrigin(t, proxytest.MeshOptions{}, "cache: {ttl: 1s, stale: 1m}")
-	m.headers = "ETag: \"a\"\r\n"
-	m.ask("/")
-	m.headers = "ETag: \"of another\"\r\n"
-	m.ask("/other")
-	m.W.Run(2 * time.Second)
-	m.ask("/other")
-	m.ask("/")
-	m.W.Run(100 * time.Millisecond)
-	if got, want := m.got[2:], []string{`GET if-none-match="of another"`, `GET if-none-match="a"`}; !slices.Equal(got, want) {
-		t.Errorf("the refreshes are %q, want %q", got, want)
-	}
-	m.Settled()
-}
-
 // TestLoops: each loop has a cache of its own, and what one invalidates is invalid for all.
 func TestLoops(t *testing.T) {
 	m := newOrigin(t, proxytest.MeshOptions{Loops: 2}, "cache: {}")
