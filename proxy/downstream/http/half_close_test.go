@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,19 +118,22 @@ func TestHalfCloseBeforeHandoff(t *testing.T) {
 }
 
 // TestHalfCloseUnread: a client that has ended its side gets all of a response that it has not read yet. Then the connection
-// closes.
+// closes. With timeouts.half_close of 0 the client has left, and the rest of the response is dropped.
 func TestHalfCloseUnread(t *testing.T) {
-	m, _ := newLongResponseMesh(t, "")
-	call := m.Get("/")
-	cl := m.Do(call)
-	m.RunUntil("a connection", func() bool { return cl.Conn != nil })
-	m.W.Faults.PauseReading(cl.Conn, true)
-	m.W.Run(time.Second)
-	m.W.Faults.HalfClose(cl.Conn)
-	m.W.Run(time.Second)
-	m.W.Faults.PauseReading(cl.Conn, false)
-	m.OK(call)
-	m.RunUntil("the end of the connection", func() bool { return cl.Ended })
-	proxytest.Equal(t, "bytes of the body", len(call.Body), 2<<20)
-	m.Settled()
+	const size = 2 << 20
+	for limits, whole := range map[string]bool{"": true, "timeouts: {half_close: 0}": false} {
+		m, _ := newLongResponseMesh(t, limits)
+		p := m.DialAndSend(proxytest.Egress, known)
+		m.RunUntil("a connection", func() bool { return p.Conn != nil })
+		m.W.Faults.PauseReading(p.Conn, true)
+		m.W.Run(time.Second)
+		m.W.Faults.HalfClose(p.Conn)
+		m.W.Run(time.Second)
+		m.W.Faults.PauseReading(p.Conn, false)
+		heard := m.RunUntilClosed(p)
+		if _, body, _ := strings.Cut(heard, "\r\n\r\n"); len(body) == size != whole {
+			t.Errorf("%q: the client got %d of %d bytes", limits, len(body), size)
+		}
+		m.Settled()
+	}
 }

@@ -163,6 +163,27 @@ func TestExpectationService(t *testing.T) {
 	}
 }
 
+// TestExpectationBehindUnread: a client that waits for 100 Continue behind a response which it has not read yet may send the
+// body, or more, before its final response. That is ignored.
+func TestExpectationBehindUnread(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Match: "match: {host: compute}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 2<<20) }
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.RunUntil("a connection", func() bool { return p.Conn != nil })
+	m.W.Faults.PauseReading(p.Conn, true)
+	for _, says := range []string{known, "POST / HTTP/1.1\r\nHost: other\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", "body" + known} {
+		m.Clients.Do(func() { p.Conn.Write([]byte(says)) })
+		m.W.Run(100 * time.Millisecond)
+	}
+	m.W.Faults.PauseReading(p.Conn, false)
+	heard := m.RunUntilClosed(p)
+	proxytest.CheckRefusal(t, []byte(heard[strings.LastIndex(heard, "HTTP/1.1"):]), 404, "no-route")
+	if n := strings.Count(heard, "HTTP/1.1 "); n != 2 || m.Apps[0].Served != 1 {
+		t.Errorf("%d responses, %d requests served", n, m.Apps[0].Served)
+	}
+	m.Settled()
+}
+
 // TestExpectationTokens: a request that waits with its body takes one token of a rate limit, also if the body makes it
 // a stream. Without a token it gets its final response in place of 100.
 func TestExpectationTokens(t *testing.T) {
@@ -213,7 +234,7 @@ func TestLongestMessage(t *testing.T) {
 }
 
 // TestHandoffWithoutDescriptor checks that a request whose connection can't leave the loop for want of a descriptor is
-// refused as too much work. A response waits for a descriptor for its client. In the end it is refused with a failure
+// refused as too much work. A response waits for a descriptor for its client. After timeouts.write it is refused with a failure
 // after which nobody sends the request again, since the application has processed it.
 func TestHandoffWithoutDescriptor(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -221,13 +242,14 @@ func TestHandoffWithoutDescriptor(t *testing.T) {
 		good, none int // connections that leave the loop before, and tries that then find no descriptor
 		status     int // 0: the response leaves
 		code       string
+		waits      time.Duration // for the refusal
 	}{
-		"request":        {handoffCases()[0].head, 0, 1, 503, "overloaded"},
-		"response":       {proxytest.StreamRequest, 1, 3, 0, ""},
-		"never response": {proxytest.StreamRequest, 1, math.MaxInt, 502, "response-too-large"},
+		"request":        {handoffCases()[0].head, 0, 1, 503, "overloaded", 0},
+		"response":       {proxytest.StreamRequest, 1, 3, 0, "", 0},
+		"never response": {proxytest.StreamRequest, 1, math.MaxInt, 502, "response-too-large", 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages})
+			m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: proxytest.SmallMessages + "\ntimeouts: {write: 2s}"})
 			m.Apps[0].RespondWith(proxytest.StreamResponses[0].Says)
 			tries := 0
 			m.W.Options.OnDetach = func() error {
@@ -236,6 +258,7 @@ func TestHandoffWithoutDescriptor(t *testing.T) {
 				}
 				return nil
 			}
+			began := m.W.Now()
 			p := m.DialAndSend(proxytest.Egress, c.says)
 			if c.status == 0 {
 				m.RunUntil("a stream", func() bool { return len(streams.Responses) == 1 || len(p.Heard) > 0 })
@@ -244,6 +267,9 @@ func TestHandoffWithoutDescriptor(t *testing.T) {
 				}
 			} else {
 				m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+				if waited := m.W.Now() - began; waited < c.waits || waited > c.waits+onTheWay {
+					t.Errorf("the client waited for %v, want %v", waited, c.waits)
+				}
 				resp, _, _ := proxytest.DecodeHead(t, p.Heard)
 				if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != c.status || code != c.code {
 					t.Errorf("status %d %s", resp.Status, code)

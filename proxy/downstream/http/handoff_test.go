@@ -253,6 +253,14 @@ func TestResponseWaitsForSlowReader(t *testing.T) {
 		if len(c.Responses) != 0 {
 			t.Fatal("the response left with output buffered")
 		}
+		before := m.Consumer.Proc.Held()
+		m.Clients.Do(func() {
+			p.Conn.Write([]byte(known + strings.Replace(known, "\r\n\r\n", "\r\nx: "+strings.Repeat("x", 40_000), 1)))
+		})
+		m.W.Run(100 * time.Millisecond)
+		if held := m.Consumer.Proc.Held(); held != before {
+			t.Errorf("%d bytes are held with requests behind the last response, %d without", held, before)
+		}
 		if !reads {
 			m.W.Run(5 * time.Second)
 		}

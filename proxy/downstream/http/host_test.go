@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -87,6 +88,21 @@ func TestBuffered(t *testing.T) {
 	s.turn.add(call{})
 	if s.turn.stop(); s.turn.waiting() != 0 {
 		t.Error("a call is left behind the end")
+	}
+}
+
+// TestOverShare: a request is over the share of its connection if the connection holds more than the share.
+func TestOverShare(t *testing.T) {
+	p := &shard.Process{}
+	p.Budget.Configure(&config.Limits{Buffered: 1000, Message: 1000})
+	s := newSession(&host{Host: &downstream.Host{Shard: &shard.Shard{Process: p}}}, nil)
+	share := s.host.Share()
+	for held, over := range map[int]bool{0: false, share: false, share + 1: true} {
+		s.turn.add(call{res: &race.Response{Held: held}})
+		if got := s.turn.OverShare(nil); got != over {
+			t.Errorf("%d bytes of %d: over %t", held, share, got)
+		}
+		s.turn.remove()
 	}
 }
 

@@ -33,9 +33,9 @@ func TestSharedBodies(t *testing.T) {
 			var all []*proxytest.Call
 			var slow []*proxytest.Client
 			for range clients {
-				get := m.Get("/x").Same()
-				cl := m.Do(get)
-				all, slow = append(all, get), append(slow, cl)
+				get, next := m.Get("/x").Same(), m.Get("/x").Same()
+				cl := m.Do(get, next)
+				all, slow = append(all, get, next), append(slow, cl)
 				m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
 				m.W.Faults.PauseReading(cl.Conn, true)
 			}
@@ -47,7 +47,7 @@ func TestSharedBodies(t *testing.T) {
 			for _, cl := range slow[1:] {
 				m.W.Faults.PauseReading(cl.Conn, false)
 			}
-			m.OK(all[1:]...)
+			m.OK(all[2:]...)
 			m.Settled()
 		})
 	}

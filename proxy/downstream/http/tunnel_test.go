@@ -293,6 +293,31 @@ func TestDirectBesideRules(t *testing.T) {
 	}
 }
 
+// TestRequestBesideRules: a request that must not go round the rules of its host is refused alone: the connection stays for
+// the next request. The configuration of the moment when its head was received decides.
+func TestRequestBesideRules(t *testing.T) {
+	const open, secret = "GET http://compute/open HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://compute/secret HTTP/1.1\r\nHost: x\r\n\r\n"
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
+		Apps: 1, OneHop: true, Listener: "unrouted: direct", Match: "match: {host: compute, path: /open}, allow: {rules: [{method: [GET]}]}",
+	})
+	m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
+	p := m.DialAndSend(proxytest.Egress, open+secret+open)
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Reload(proxytest.ReloadYAML(m, `{match: {host: compute}, service: compute}`, `compute: {%s}`))
+	statuses := func() (all []string) {
+		for _, r := range strings.Split(string(p.Heard), "HTTP/1.1 ")[1:] {
+			all = append(all, r[:3])
+		}
+		return all
+	}
+	m.RunUntil("three responses, or the end", func() bool { return len(statuses()) == 3 || p.Ended })
+	if got := fmt.Sprint(statuses()); got != "[200 404 200]" || len(streams.Requests) != 0 {
+		t.Errorf("%d left, responses %s", len(streams.Requests), got)
+	}
+	m.W.Faults.Reset(p.Conn)
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
 // TestTunnelOfSilentClient: a client that waits for its server leaves after timeouts.detect, also to a
 // host that only unrouted: direct reaches.
 func TestTunnelOfSilentClient(t *testing.T) {
@@ -415,4 +440,29 @@ func TestTunnelOfRewrittenHost(t *testing.T) {
 	if len(streams.Requests) != 0 {
 		t.Error("the tunnel left as a stream")
 	}
+}
+
+// TestTunnelWithUnreadResponse: what comes through a tunnel before its client has read the response to the CONNECT leaves, too.
+func TestTunnelWithUnreadResponse(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {method: [CONNECT, GET]}"})
+	m.W.Options.SendBuffer, m.W.Options.ReceiveBuffer = 8, 8 // together less than the response
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.RunUntil("a connection", func() bool { return p.Conn != nil })
+	m.W.Faults.PauseReading(p.Conn, true)
+	said := []string{connectCompute, "\x16\x03\x01\x02\x00\x01", "more", " and more"}
+	for _, b := range said {
+		m.Clients.Do(func() { p.Conn.Write([]byte(b)) })
+		m.W.Run(time.Second)
+	}
+	if len(streams.Requests) != 0 {
+		t.Fatal("the tunnel left with output buffered")
+	}
+	m.W.Faults.PauseReading(p.Conn, false)
+	m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+	m.W.Run(time.Second)
+	got := string(streams.Requests[0].Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0]))
+	if want := strings.Join(said[1:], ""); got != want || string(p.Heard) != downstream.Connected {
+		t.Errorf("left with %q, want %q; the client heard %q", got, want, p.Heard)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
 }

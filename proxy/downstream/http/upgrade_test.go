@@ -87,7 +87,8 @@ func TestIgnoredUpgradeOfDirect(t *testing.T) {
 				r := streams.Requests[0]
 				body := proxytest.WholeBody(t, r, nil)
 				late := string(r.Rest) + string(proxytest.ReadArrived(t, streams.Sockets[0]))
-				if r.Kind != stats.StreamBody || r.Unrouted == nil || string(body) != c.body || !r.Body.Done() || !r.Chunks || late != "late" || strings.Contains(string(r.Head), "Upgrade") {
+				if r.Kind != stats.StreamBody || r.Unrouted == nil || string(body) != c.body || !r.Body.Done() || !r.Chunks || late != "late" || strings.Contains(string(r.Head), "Upgrade") ||
+					strings.Count(string(r.Head), "CDN-Loop: ") != 1 {
 					t.Errorf("%s, redirected %t: left as %+v with %d bytes, then %q", name, redirected, r, len(body), late)
 				}
 				proxytest.CheckStreamsSettled(m, streams)
