@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -275,6 +276,32 @@ func TestAccessLogTCP(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	s.counts.waitIdle()
+}
+
+// TestAccessLogBrokenCall: a gRPC call whose endpoint resets its connection within the response has failed: its caller has not
+// cancelled the call.
+func TestAccessLogBrokenCall(t *testing.T) {
+	a := newApp(t)
+	c := newChain(t, chainOptions{sidecars: 1, more: "access_log: {path: /log}"}, a.addr)
+	client := c.nodes[0].dial()
+	fmt.Fprintf(client, "POST /a.B/C HTTP/1.1\r\nHost: app\r\nContent-Type: application/grpc\r\nContent-Length: %d\r\n\r\n%s",
+		2*longest, strings.Repeat("x", 2*longest))
+	server := receive(t, a.conns, "the application to get the call")
+	r, err := http.ReadRequest(bufio.NewReader(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\npart")
+	readUntil(t, client, "part")
+	(&end{conn: server, tcp: server}).reset()
+	wantReset(t, "the client", client)
+	if l := c.nodes[0].log.line(0); l.GRPC != "internal" || l.Status != 200 {
+		t.Errorf("%+v", l)
+	}
+	c.waitNoStreams()
 }
 
 // TestAccessLogWholeCall: a gRPC call whose whole response names no code has no code in the log, and counts as failed.

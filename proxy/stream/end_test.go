@@ -48,6 +48,49 @@ func TestFinishSlowReader(t *testing.T) {
 	receive(t, done, "the end")
 }
 
+// TestFinishDeafReader: a client that reads nothing of a response for timeouts.write does not hold its stream, though it
+// has not left.
+func TestFinishDeafReader(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "timeouts: {write: 100ms}"})
+	s.srv.flush = time.Millisecond
+	down := s.dialTo(a.addr)
+	client := receive(t, a.conns, "the connection")
+	defer client.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		(&pair{srv: s.srv, down: &end{conn: down, tcp: down}}).finish(make([]byte, 64<<20), true)
+	}()
+	receive(t, done, "the end")
+}
+
+// TestUnixCounters: the bytes of a Unix socket count as those of TCP do, although the kernel does not count them.
+func TestUnixCounters(t *testing.T) {
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "peer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	peer, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	own := newEnd(nc.(*net.UnixConn), nc, false)
+	_, _ = io.WriteString(peer, "hello")
+	wantRead(t, "the end", own, "hello")
+	_, _ = io.WriteString(own, "bye")
+	if c := own.counters(); c.received != 5 || c.acknowledged != 3 || own.moved() != 8 {
+		t.Errorf("%+v, %d bytes have moved", c, own.moved())
+	}
+}
+
 // TestResetAfterWriteError: a reset whose error a write has consumed still resets the
 // other end, although reads then return an end of file.
 func TestResetAfterWriteError(t *testing.T) {

@@ -103,6 +103,9 @@ func TestPanics(t *testing.T) {
 				return nil
 			})
 			s.counts.waitNoStreams()
+			if sum, _ := s.counts.totals(); sum.StreamBytesIn != 0 || sum.StreamBytesOut != 0 {
+				t.Errorf("%d bytes in and %d out count", sum.StreamBytesIn, sum.StreamBytesOut)
+			}
 			if _, err := io.WriteString(s.dial(), "hello"); err != nil {
 				t.Fatal(err)
 			}

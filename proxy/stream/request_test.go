@@ -10,6 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestBodies: requests and responses of some MiB arrive whole, with a length and in
@@ -134,6 +139,32 @@ func TestResponses(t *testing.T) {
 			t.Errorf("101: %q, %v", got, err)
 		}
 	})
+}
+
+// TestUnsafeResponse: a response that can't be sent once it is edited fails, before the client has got any of it.
+func TestUnsafeResponse(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		r := &downstream.StreamRequest{
+			Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Kind: stats.StreamBody,
+			Head: []byte("GET / HTTP/1.1\r\nHost: app\r\n\r\n"), Buffer: buffers.Get(0),
+			Edit: func(res *protocol.Response) { res.Reason = []byte("two\r\nlines") },
+		}
+		r.Body.Reset(&http1.Head{}, s.srv.limits())
+		s.srv.Request(socket{nc}, r)
+	}))
+	server := receive(t, a.conns, "the connection")
+	defer server.Close()
+	wantRead(t, "the application", server, "GET / HTTP/1.1\r\n")
+	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "the client", resp, 502, "upstream-malformed")
+	client.Close()
+	s.counts.waitNoStreams()
 }
 
 // wantGone checks that a connection ends with an error.
