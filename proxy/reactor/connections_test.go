@@ -131,6 +131,37 @@ func TestRefusedCountsNothing(t *testing.T) {
 	}
 }
 
+// TestFilesOfStream: a connection that becomes a stream takes the descriptors of a stream, from others, until it is closed.
+func TestFilesOfStream(t *testing.T) {
+	p := &Connections{max: 100, maxFiles: 2 * streamFiles}
+	in := &listenerLimit{}
+	fill := func() (all []reservation) {
+		for {
+			at, ok := p.reserve(netip.Addr{}, in, connFiles)
+			if !ok {
+				return all
+			}
+			all = append(all, at)
+		}
+	}
+	for range 2 { // the second time all has been given back
+		at, ok := p.reserve(netip.Addr{}, in, connFiles)
+		if !ok {
+			t.Fatal("a connection was refused before the limits")
+		}
+		at.becomeStream()
+		at.becomeStream() // it takes them once
+		others := fill()
+		if n := len(others); n != streamFiles/connFiles {
+			t.Errorf("a stream leaves descriptors to %d connections", n)
+		}
+		at.release()
+		for i := range others {
+			others[i].release()
+		}
+	}
+}
+
 // TestPerSourceOffLoop: detached connections, and those that never reach a loop, count
 // until they are closed.
 func TestPerSourceOffLoop(t *testing.T) {

@@ -257,6 +257,34 @@ func TestOverloadEnds(t *testing.T) {
 	})
 }
 
+// TestLingerClose: no input is left unread behind a refusal, since the close would then send a reset.
+func TestLingerClose(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client := dial(t, ln.Addr().String())
+	must.Write(t, client, "request")
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = io.ReadAll(client)
+		client.Close()
+	}()
+	lingerClose(nc)
+	recv(t, left, "the client to leave")
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
+	if rest, err := io.ReadAll(nc); len(rest) > 0 || err != nil {
+		t.Errorf("%q is left, %v", rest, err)
+	}
+}
+
 func TestCapConnections(t *testing.T) {
 	for _, c := range []struct{ wanted, files, want int }{
 		{0, 1024, 512}, {100, 1024, 100}, {16384, 1024, 512}, {16384, 1 << 20, 16384}, {10, 1, 1}, {10, -1, 1},
@@ -494,6 +522,42 @@ func TestDialQueueFair(t *testing.T) {
 	}
 	if err := recv(t, refused, "a dial to give way"); !errors.Is(err, loop.ErrDialQueue) {
 		t.Errorf("OnClose(%v), want %v", err, loop.ErrDialQueue)
+	}
+}
+
+// TestDialQueueEven: two addresses share a full queue evenly: the one with more dials loses one to the other, until both have
+// as many.
+func TestDialQueueEven(t *testing.T) {
+	e := start(t, Options{DialTLS: onGoroutines})
+	e.dialer.max = 1
+	black, other, l := blackhole(t), blackhole(t), e.loops[0]
+	on(t, l, func() { l.Dial(black, waitLimit, &stream{}) })
+	eventually(t, func() error { // it takes the goroutine, so that the others wait
+		e.dialer.mu.Lock()
+		defer e.dialer.mu.Unlock()
+		if n := e.dialer.dials[black]; n != 1 {
+			return fmt.Errorf("%d dials in progress, want 1", n)
+		}
+		return nil
+	})
+	refused := make(chan string, 2)
+	dialAll := func(addr string, count int) {
+		for range count {
+			l.Dial(addr, waitLimit, &stream{close: func(err error) {
+				if errors.Is(err, loop.ErrDialQueue) {
+					refused <- addr
+				}
+			}})
+		}
+	}
+	on(t, l, func() {
+		dialAll(black, maxWaitingDials/2+1)
+		dialAll(other, maxWaitingDials/2-1)
+		dialAll(other, 2) // one has the place of another address
+	})
+	first, second := recv(t, refused, "a dial to give way"), recv(t, refused, "a dial to find the queue full")
+	if first == second {
+		t.Errorf("two dials to %s were refused, none to %s", first, black)
 	}
 }
 
