@@ -127,8 +127,8 @@ func exactTimeout(f TimeoutField, value string) time.Duration {
 
 // TestTimeoutUnits: a header says the last whole unit before the time, and at least one.
 func TestTimeoutUnits(t *testing.T) {
-	const mostMicroseconds = (100_000_000 - 1) * time.Microsecond // grpc-timeout has eight digits
-	const mostMilliseconds = (100_000_000 - 1) * time.Millisecond
+	const longestInU = (100_000_000 - 1) * time.Microsecond // grpc-timeout has eight digits
+	const longestInM = (100_000_000 - 1) * time.Millisecond
 	for _, c := range []struct {
 		left      time.Duration
 		own, grpc string
@@ -141,12 +141,12 @@ func TestTimeoutUnits(t *testing.T) {
 		{2*time.Microsecond + 1, "1", "2u"},
 		{2 * time.Millisecond, "1", "1999u"},
 		{2*time.Millisecond + 1, "2", "2000u"},
-		{mostMicroseconds, "99999", "99999998u"},
-		{mostMicroseconds + 1, "99999", "99999m"},
+		{longestInU, "99999", "99999998u"},
+		{longestInU + 1, "99999", "99999m"},
 		{100 * time.Second, "99999", "99999m"},
 		{100*time.Second + 1, "100000", "100000m"},
-		{mostMilliseconds + 1, "99999999", "99999999m"},
-		{mostMilliseconds + 2*time.Millisecond, "100000000", "99999999m"},
+		{longestInM + 1, "99999999", "99999999m"},
+		{longestInM + 2*time.Millisecond, "100000000", "99999999m"},
 	} {
 		hs, _ := SetTimeLeft(lines("grpc-timeout: 99999999H"), c.left, nil)
 		if got, want := joined(hs), "grpc-timeout: "+c.grpc+"|x-remora-timeout-ms: "+c.own; got != want {
