@@ -225,18 +225,19 @@ func (s *Stack) clientTLS() (*tls.Config, error) {
 	return &tls.Config{ServerName: serverName, RootCAs: roots, Certificates: []tls.Certificate{own}}, nil
 }
 
-// loop makes one handshake after another until a time, and returns how long each took.
+// loop makes one handshake after another until a time, at least one, and returns how long each took.
 func (c *tlsClient) loop(ctx context.Context, until time.Time) (*hdrhistogram.Histogram, error) {
 	taken := hdrhistogram.New(1, int64(requestTimeout), 3)
-	for now := time.Now(); now.Before(until); {
+	for began := time.Now(); ; {
 		if err := c.handshake(ctx); err != nil {
 			return taken, err
 		}
 		end := time.Now()
-		taken.RecordValue(int64(end.Sub(now))) // longer ones can't be: handshake is bounded
-		now = end
+		taken.RecordValue(int64(end.Sub(began))) // longer ones can't be: handshake is bounded
+		if began = end; !end.Before(until) {
+			return taken, nil
+		}
 	}
-	return taken, nil
 }
 
 // handshake makes one handshake, and returns once the server has ended the connection. The server then has
