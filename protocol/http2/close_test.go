@@ -754,7 +754,7 @@ func TestClientGoAway(t *testing.T) {
 	}
 }
 
-// TestSentBehindReset: a stream that is reset before Output says that its message is sent does not keep others from hearing that.
+// TestSentBehindReset: a stream is reset before Output reports its message as sent. Output still reports the messages of other streams.
 func TestSentBehindReset(t *testing.T) {
 	p, l := newServer(t, Options{}), newLibrary()
 	l.out.WriteString(Preface)

@@ -197,7 +197,7 @@ func TestResponseNoRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfHead: a head that fits the memory that its buffer has is there, and nobody is asked. The message has nothing of one before.
+// TestRoomOfHead: a head that fits its buffer needs no leave for more memory. It has nothing of the message before.
 func TestRoomOfHead(t *testing.T) {
 	const room = 1000
 	stale := func() []protocol.Header { return fields("stale: header") }

@@ -80,7 +80,7 @@ func TestNameHints(t *testing.T) {
 	}
 }
 
-// TestFirstErrors: the line that counts the rest is in the file of the first error, and a warning if that is one.
+// TestFirstErrors: the line that counts the rest names the file of the first error. It is a warning if the first error is a warning.
 func TestFirstErrors(t *testing.T) {
 	for _, warning := range []bool{false, true} {
 		got := Errors{{File: "b", Text: "x"}, {File: "c", Text: "y"}, {File: "a", Text: "z", Warning: warning}}.first(1)

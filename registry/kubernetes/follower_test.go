@@ -434,7 +434,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestNamespace: a Service that names no namespace is in that of the options, or else in that of the account.
+// TestNamespace: a Service without a namespace has the namespace of the options, or else the namespace of the account.
 func TestNamespace(t *testing.T) {
 	a := newAPI(t)
 	a.set("compute", sliceOf("compute", 80, at("10.0.0.1:80")...))

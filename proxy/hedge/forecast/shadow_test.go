@@ -492,7 +492,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestSampleShare: the share of the requests that are watched is the one that is set.
+// TestSampleShare: the configured share of requests is watched.
 func TestSampleShare(t *testing.T) {
 	for _, share := range []float64{1, .5, .25, .1} {
 		of := defaults()
