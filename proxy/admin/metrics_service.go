@@ -50,7 +50,7 @@ var (
 // The families of streams.
 var (
 	streams = counter("streams_total",
-		"Streams that connected, or failed to.", "service", "result")
+		"Streams that connected, and streams that failed. A stream that fails after it has connected counts in both.", "service", "result")
 	streamsOpen = gauge("streams_open", "Open streams.", "service")
 	streamBytes = counter("stream_bytes_total",
 		"Bytes of ended streams, to the endpoint (in) and from it (out).", "service", "direction")

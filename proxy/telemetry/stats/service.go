@@ -68,7 +68,7 @@ type ServiceStats struct {
 
 	Streams        uint64 // streams that an endpoint accepted
 	StreamsOpen    int    // of these, streams open now
-	StreamsFailed  uint64 // streams that no endpoint accepted
+	StreamsFailed  uint64 // streams that failed, before or after an endpoint accepted them
 	StreamBytesIn  uint64 // to endpoints, of streams that ended
 	StreamBytesOut uint64 // from endpoints, of streams that ended
 }
