@@ -1,14 +1,12 @@
 package record
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,29 +15,19 @@ import (
 
 	"github.com/remora-proxy/remora/internal/cutlink"
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/lab/history"
 )
 
 // lines is a file in memory.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type lines struct{ syncbuffer.Buffer }
 
 // history returns what was written so far.
 func (l *lines) history(t *testing.T) *history.History {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var h history.History
-	if err := h.Read(bytes.NewReader(l.text.Bytes())); err != nil {
+	if err := h.Read(strings.NewReader(l.String())); err != nil {
 		t.Fatal(err)
 	}
 	return &h
