@@ -111,7 +111,7 @@ func (f *follower) findIn(m *mirror) (found findings, isComplete, isLost bool) {
 	return found, true, isLost
 }
 
-// endLook ends the use of those keys of before that were not used again. The results are those of findIn.
+// endLook ends the use of each key of before that the look has not used again. It returns what findIn does.
 func (f *follower) endLook(m *mirror, before map[*entry]struct{}, found *findings) (isComplete, isLost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
