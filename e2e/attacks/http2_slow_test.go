@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -22,18 +23,36 @@ func ends(name string, b ...[]byte) h2Way {
 	}}
 }
 
-// unread sends what next returns, and reads nothing. The sidecar must end the connection.
+// unread sends what next returns, and reads nothing. The sidecar must end the connection: by timeouts.write, or by
+// timeouts.idle if the kernels hold all that it wrote.
 func unread(name string, next func(i int) []byte) h2Way {
 	return h2Way{name, func(_ context.Context, p *h2.Peer) error {
 		p.Send(h2.Hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}), h2.SettingsAck(), h2.WindowUpdate(0, 1<<30))
 		for i := 0; ; i++ {
 			if _, err := p.Nc.Write(next(i)); errors.Is(err, os.ErrDeadlineExceeded) {
-				return errors.New("the connection has not ended")
+				return stillHeld(p.Nc)
 			} else if err != nil {
 				return nil
 			}
 		}
 	}}
+}
+
+// stillHeld returns an error if the process at the other end of nc, on this machine, has not closed it. A peer that
+// does not read may never learn of the close: its kernel, which has no room left, drops each segment that comes.
+func stillHeld(nc net.Conn) error {
+	b, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return err
+	}
+	port := func(a net.Addr) string { return fmt.Sprintf(":%04X", a.(*net.TCPAddr).Port) }
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line) // the local and the remote address are fields 1 and 2, the inode is field 9
+		if strings.HasSuffix(f[1], port(nc.RemoteAddr())) && strings.HasSuffix(f[2], port(nc.LocalAddr())) && f[9] != "0" {
+			return errors.New("the connection has not ended")
+		}
+	}
+	return nil
 }
 
 // h2Echo is a whole request for its body of n bytes.
