@@ -16,7 +16,7 @@ type Timeouts struct {
 	MinRate int64 `yaml:"min_rate" unit:"size" max:"1GiB"`
 	// For a whole stream. Then it is reset. 0 means no limit.
 	Stream time.Duration `yaml:"stream"`
-	// While the peer reads none of what was written. Then the connection is reset.
+	// While the kernel takes no more output, because the peer reads nothing. Then the connection is reset.
 	Write time.Duration `yaml:"write" min:"1ms"`
 	// While a client that has ended its side of the connection gets nothing: no response, and no more of a stream. Then it counts as gone, and its requests are cancelled. 0 means at once. ([half-closes](strictness.md#half-closes))
 	HalfClose time.Duration `yaml:"half_close"`
