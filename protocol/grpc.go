@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"time"
@@ -100,6 +101,20 @@ func typeAfter(hs []Header, prefix string) (rest []byte, ok bool) {
 		return nil, false
 	}
 	return value[len(prefix):], true
+}
+
+// grpcPrefix is the length of what precedes each message in a body: a flag, and the message's length in 4 bytes.
+const grpcPrefix = 5
+
+// LeastGRPC returns how long a body with the headers hs that begins with part will be at least, in bytes: the length
+// of its first message with the prefix, which says that length
+// (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message). It is 0 if they don't
+// tell: part is shorter than the prefix, or the body is none of gRPC.
+func LeastGRPC(hs []Header, part []byte) int64 {
+	if len(part) < grpcPrefix || !IsGRPC(hs) {
+		return 0
+	}
+	return grpcPrefix + int64(binary.BigEndian.Uint32(part[1:]))
 }
 
 // GRPCStatus returns the outcome that a complete response says: in its trailers, or in its

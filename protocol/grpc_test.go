@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -95,6 +96,27 @@ func TestIsGRPC(t *testing.T) {
 	}
 	if IsGRPC(nil) {
 		t.Error("no headers")
+	}
+}
+
+// TestLeastGRPC: the prefix of the first message of a gRPC body tells how long the body is at least.
+func TestLeastGRPC(t *testing.T) {
+	for _, c := range []struct {
+		media, part string
+		want        int64
+	}{
+		{"application/grpc", "", 0},
+		{"application/grpc", "\x00\x00\x00\x01", 0},
+		{"application/grpc", "\x00\x00\x00\x00\x00", 5},
+		{"application/grpc+proto", "\x00\x00\x00\x01\x02", 5 + 0x102},
+		{"application/grpc", "\x01\x00\x40\x00\x00compressed", 5 + 4<<20},
+		{"application/grpc", "\x00\xff\xff\xff\xff", 5 + math.MaxUint32},
+		{"application/grpc-web", "\x00\x00\x00\x01\x02", 0},
+		{"text/plain", "\x00\x00\x00\x01\x02", 0},
+	} {
+		if got := LeastGRPC(lines("content-type: "+c.media), []byte(c.part)); got != c.want {
+			t.Errorf("%s %q: %d, want %d", c.media, c.part, got, c.want)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type call struct {
 	state   callState
 	heard   time.Duration // when the last part of the request arrived, or of the response was sent
 	unsent  int           // bytes of the response that waited for the client then
+	least   int64         // the body of the request will have as many bytes at least; 0 if that is unknown
 }
 
 // become changes the state.
@@ -62,15 +63,16 @@ func (c *call) keep(b []byte) bool {
 	c.heard = s.host.Loop.Now()
 	if ex.BodyBuffer == nil {
 		ex.BodyBuffer = s.host.Buffers.Get(len(b))
+		c.least = max(c.stream.Length(), protocol.LeastGRPC(ex.Request.Headers, b))
 	}
-	if int64(len(ex.BodyBuffer.B)+len(b)) > s.host.MessageLimits.Message {
+	if max(c.least, int64(len(ex.BodyBuffer.B)+len(b))) > s.host.MessageLimits.Message {
 		return false
 	}
 	if s.memory.overBudget(ex, len(b)) {
 		c.refuse(fault.Overloaded)
 		return true
 	}
-	s.host.Buffers.Append(ex.BodyBuffer, b, int(max(0, c.stream.Length())))
+	s.host.Buffers.Append(ex.BodyBuffer, b, int(c.least))
 	ex.Charge()
 	return true
 }

@@ -2,6 +2,7 @@ package http2_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -95,6 +97,27 @@ func TestStreamOfRequest(t *testing.T) {
 			proxytest.CheckStreamsSettled(m, streams)
 			client.checkIdle()
 		})
+	}
+}
+
+// TestLongGRPCMessage: a gRPC request whose first message is too long for a message, by its prefix, leaves the loop with its
+// first bytes. A shorter request, and other types, wait for the rest, which may come soon.
+func TestLongGRPCMessage(t *testing.T) {
+	const fits = 64<<10 - 5 // in SmallMessages, with the prefix
+	for _, c := range []struct {
+		media  string
+		length int
+		leaves bool
+	}{{"application/grpc", fits + 1, true}, {"application/grpc", fits, false}, {"application/grpc-web", fits + 1, false}} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		client := dial(m, 0)
+		a := client.announce(request("POST", "/", 0, "content-type: "+c.media), -1, false)
+		client.add(a, string(binary.BigEndian.AppendUint32([]byte{0}, uint32(c.length)))+"first bytes")
+		m.W.Run(race.GRPCStreamAfter - time.Millisecond)
+		if leaves := len(streams.Requests) == 1; leaves != c.leaves {
+			t.Errorf("%+v: the request has left the loop: %t", c, leaves)
+		}
+		proxytest.CheckStreamsSettled(m, streams)
 	}
 }
 

@@ -23,6 +23,7 @@ type call struct {
 
 	response *race.Response // being received; nil before its head
 	size     int            // bytes of its body so far
+	least    int64          // bytes that its body will have at least, as it says; 0 or less if that is unknown
 	grown    bool           // in conn.partial
 	held     bool           // it is a stream whose head is held until the first byte of its body
 	pause    loop.Timer     // armed while the response is incomplete and may be a stream

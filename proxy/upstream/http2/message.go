@@ -13,6 +13,7 @@ import (
 // onHead is called when the head has arrived, and more follows.
 func (s *call) onHead() {
 	s.response.BodyBuffer = s.c.shard.Buffers.Get(0)
+	s.least = s.response.DeclaredLength
 	if s.tooLong() {
 		s.streamOrHold()
 		return
@@ -28,11 +29,10 @@ func (s *call) onBody(b []byte, end bool) {
 		s.flow.onBody(b, end)
 		return
 	}
-	in, total := s.response.BodyBuffer, 0
-	if s.response.DeclaredLength > 0 {
-		total = int(min(s.response.DeclaredLength, c.shard.MessageLimits.Message))
+	if s.size == 0 {
+		s.least = max(s.least, protocol.LeastGRPC(s.response.Headers, b))
 	}
-	c.shard.Buffers.Append(in, b, total)
+	c.shard.Buffers.Append(s.response.BodyBuffer, b, int(min(s.least, c.shard.MessageLimits.Message)))
 	s.size += len(b)
 	if !end {
 		c.h2.Consumed(s.st, len(b))
@@ -83,7 +83,7 @@ func (p *partial) check() {
 
 // tooLong reports whether the body is longer than limits.message, as announced or so far.
 func (s *call) tooLong() bool {
-	return max(s.response.DeclaredLength, int64(s.size)) > s.c.shard.MessageLimits.Message && s.hasBody()
+	return max(s.least, int64(s.size)) > s.c.shard.MessageLimits.Message && s.hasBody()
 }
 
 // hasBody reports whether the response may have a body.
