@@ -94,7 +94,10 @@ func FuzzTimeout(f *testing.F) {
 			}
 			said := appendTimeout(nil, k, time.Duration(left))
 			back, ok := ParseTimeout(k, said)
-			least := map[bool]time.Duration{true: time.Microsecond, false: time.Millisecond}[k == GRPCTimeout]
+			least := time.Millisecond
+			if k == GRPCTimeout {
+				least = time.Microsecond
+			}
 			if !ok || back >= max(time.Duration(left), least+1) || back < least {
 				t.Errorf("field %d: %v is said as %q, which means %v, %v", k, time.Duration(left), said, back, ok)
 			}

@@ -261,7 +261,11 @@ func TestBatchTurns(t *testing.T) {
 		t.Fatalf("%d frames", len(order))
 	}
 	for i, id := range order {
-		if want := map[bool]uint32{true: 1, false: 3}[i%batchFrames == batchFrames-1]; id != want {
+		want := uint32(3)
+		if i%batchFrames == batchFrames-1 {
+			want = 1
+		}
+		if id != want {
 			t.Errorf("frame %d is of stream %d, want %d", i, id, want)
 		}
 	}

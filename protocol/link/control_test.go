@@ -341,7 +341,11 @@ func TestCutHeads(t *testing.T) {
 			e := map[Role]*side{Dialer: d, Acceptor: a}[c.role]
 			payload := append(binary.AppendUvarint(nil, uint64(n)), c.head[:n]...)
 			err := e.r.Feed(append(appendHeader(nil, uint8(c.typ), 1, len(payload)), payload...))
-			if want := map[bool]error{true: nil, false: ErrHead}[n == len(c.head)]; err != want {
+			var want error
+			if n < len(c.head) {
+				want = ErrHead
+			}
+			if err != want {
 				t.Errorf("%s of %d bytes, cut at %d: %v, want %v", name, len(c.head), n, err, want)
 			}
 		}

@@ -65,7 +65,11 @@ func TestLeaseStreamStays(t *testing.T) {
 			if i == 2 {
 				close(renewed)
 			}
-			if err := s.answer(map[bool]int64{true: 12, false: 600}[i == 0]); err != nil {
+			ttl := int64(12)
+			if i > 0 {
+				ttl = 600
+			}
+			if err := s.answer(ttl); err != nil {
 				return err
 			}
 		}

@@ -21,7 +21,11 @@ func wire(values ...any) (b []byte) {
 		case int64:
 			b = binary.BigEndian.AppendUint64(b, uint64(v))
 		case bool:
-			b = append(b, map[bool]byte{true: 1}[v])
+			if v {
+				b = append(b, 1)
+			} else {
+				b = append(b, 0)
+			}
 		case string:
 			b = append(binary.BigEndian.AppendUint32(b, uint32(len(v))), v...)
 		case []byte:
