@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/stream/pipe"
 )
 
 // TestFinishSlowReader: the last bytes of a response reach a client that reads slowly
@@ -196,6 +199,25 @@ func TestCountersOfUnixSocket(t *testing.T) {
 	must.Write(t, peer, "12345678")
 	must.Read(t, e, 3)
 	if c := e.counters(); c.received != 3 || c.acknowledged != 5 || c.unread != 5 || c.unacknowledged != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// idleLoop is a loop that does nothing of what is posted.
+type idleLoop struct{ loop.Loop }
+
+func (idleLoop) Post(func()) {}
+
+// TestCountersOfPipe: what the loop has taken of a pipe counts as acknowledged, and what is left as not.
+func TestCountersOfPipe(t *testing.T) {
+	onLoop, socket := pipe.New(t.Context(), &proxy.Process{}, idleLoop{}, "", func() {})
+	defer socket.Close()
+	e := endOf(socket)
+	must.Write(t, e, "12345")
+	onLoop.Consume(3)
+	onLoop.Deliver([]byte("12345678"))
+	must.Read(t, e, 3)
+	if c := e.counters(); c.received != 8 || c.unread != 5 || c.acknowledged != 3 || c.unacknowledged != 2 || e.moved() != 11 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -273,6 +273,23 @@ func TestInterval(t *testing.T) {
 	}
 }
 
+// TestStreamLimit: a stream ends at its limit of time. Without a limit it goes on.
+func TestStreamLimit(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	for limit, ends := range map[time.Duration]bool{0: false, time.Hour: true, 48 * time.Hour: false} {
+		client, down := s.pair(a)
+		defer client.Close()
+		p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}}
+		w := &watch{p: p, limit: &config.Timeouts{Idle: time.Hour, Stream: limit}, began: time.Now().Add(-24 * time.Hour), timer: time.NewTimer(time.Hour)}
+		if w.check(); w.ended != ends || p.isAborted() != ends {
+			t.Errorf("limit %v: ended %t, aborted %t", limit, w.ended, p.isAborted())
+		}
+		w.stop()
+		down.Close()
+	}
+}
+
 // TestRearmEnded: a body that begins late does not revive the checks of a stream.
 func TestRearmEnded(t *testing.T) {
 	p := &pair{srv: &Server{window: time.Hour}}
