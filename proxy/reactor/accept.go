@@ -15,6 +15,10 @@ import (
 // maxAccepts limits the connections that one turn accepts, so that open connections wait no longer.
 const maxAccepts = 16
 
+// nextTurn is how long a timer takes that an event arms for the next turn. Timers come after events: one without a
+// delay fires in the turn that has armed it.
+const nextTurn = time.Nanosecond
+
 // acceptor accepts the connections of a listener on one loop. The acceptors of all loops share the
 // socket: the engine tells one loop that waits of a connection, or all.
 type acceptor struct {
@@ -57,7 +61,7 @@ func (a *acceptor) stop() {
 
 // onEvents implements watcher. The kernel tells once of all connections that wait.
 func (a *acceptor) onEvents(kernel.Events) {
-	a.loop.After(0, &a.timer)
+	a.loop.After(nextTurn, &a.timer)
 	errno := kernel.AcceptAll(a.fd, maxAccepts, func(fd int, from netip.AddrPort) {
 		a.backoff = kernel.MinBackoff
 		a.l.onAccept(a.loop, fd, from)

@@ -42,6 +42,38 @@ func TestAcceptsAtOnce(t *testing.T) {
 	})
 }
 
+// TestAcceptsOfTurn: no turn accepts more than maxAccepts connections, although many wait.
+func TestAcceptsOfTurn(t *testing.T) {
+	e := start(t, Options{})
+	turns := map[uint64]int{} // how many connections each has accepted
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l loop.Loop, _ string) loop.Receiver {
+		turns[l.(*eventLoop).stats.Turns.Count()]++
+		return echo()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled := make(chan struct{})
+	e.loops[0].Post(func() { <-dialled })
+	for range 4 * maxAccepts {
+		dial(t, l.Addr().String())
+	}
+	close(dialled)
+	eventually(t, func() error {
+		if n := e.Connections().Accepted(); n != 4*maxAccepts {
+			return fmt.Errorf("%d connections are accepted", n)
+		}
+		return nil
+	})
+	on(t, e.loops[0], func() {
+		for turn, n := range turns {
+			if n > maxAccepts {
+				t.Errorf("turn %d accepts %d connections", turn, n)
+			}
+		}
+	})
+}
+
 // TestBackoffOfOneLoop: while a loop does not accept after a failure, the other is told of connections.
 func TestBackoffOfOneLoop(t *testing.T) {
 	for i := range 2 {
