@@ -291,3 +291,49 @@ func TestHeadersOfResponse(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestMessageBeyondWindow: a response may be longer than the window of its stream. If its length is known, its memory grows with what has
+// come, up to that length.
+func TestMessageBeyondWindow(t *testing.T) {
+	const size = 1 << 20
+	m, apps := newMesh(t, 1, "timeout: 10s")
+	a := apps[0]
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		nonce := slices.Clone(protocol.Find(c.Request.Headers, "x-nonce"))
+		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: size, Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: nonce}}})
+		left := make([]byte, size)
+		more := &loop.Timer{}
+		more.Fire = func() {
+			left = left[c.H2.Send(st, left):]
+			if len(left) == 0 {
+				c.H2.Finish(st, nil)
+			} else {
+				a.of.Loop.After(time.Millisecond, more)
+			}
+			c.Flush()
+		}
+		more.Fire()
+	}
+	c := do(m)
+	if m.OK(c); len(c.Body) != size || len(a.conns[0].Resets) != 0 {
+		t.Errorf("%d bytes arrived of %d, the endpoint got resets %v", len(c.Body), size, a.conns[0].Resets)
+	}
+	m.Settled()
+}
+
+// TestInterimArrives: an interim response arrives ahead of the final one.
+func TestInterimArrives(t *testing.T) {
+	m, apps := newMesh(t, 1, "")
+	a := apps[0]
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.Interim(st, &protocol.Response{Status: 103, Headers: []protocol.Header{field("link", "</style>")}})
+		a.later(time.Second)(c, st)
+	}
+	p := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+	m.W.Run(500 * time.Millisecond)
+	if got, want := string(p.Heard), "HTTP/1.1 103 Early Hints\r\nlink: </style>\r\n\r\n"; got != want {
+		t.Errorf("before the final response the client got %q", got)
+	}
+	m.W.Run(time.Second)
+	m.Settled()
+}

@@ -80,26 +80,29 @@ func TestFailedDials(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		busy    bool            // there is a connection, without room
+		streams int             // of a connection
 		tunnels bool            // and not requests
 		waits   []time.Duration // since when
 		want    []time.Duration // when they fail
 	}{
-		{"requests", false, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 4 * s, 4 * s}},
-		{"tunnels", false, true, []time.Duration{0, 0, s}, []time.Duration{2 * s, 2 * s, 2 * s}},
-		{"requests beside a connection", true, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
-		{"tunnels beside a connection", true, true, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
+		{"requests", false, 1, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 4 * s, 4 * s}},
+		{"tunnels", false, 1, true, []time.Duration{0, 0, s}, []time.Duration{2 * s, 2 * s, 2 * s}},
+		{"requests beside a connection", true, 1, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
+		{"tunnels beside a connection", true, 1, true, []time.Duration{0, s, s}, []time.Duration{2 * s, 3 * s, 3 * s}},
+		{"requests of one dial beside a connection", true, 3, false, []time.Duration{0, s, s}, []time.Duration{2 * s, 4 * s, 4 * s}},
+		{"tunnels of one dial beside a connection", true, 3, true, []time.Duration{0, s, s}, []time.Duration{2 * s, 4 * s, 4 * s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages,
 				Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}"})
 			a := startApps(m)[0]
 			if c.busy {
-				a.streams = 1
+				a.streams = c.streams
 				a.stop()
 				a.listen()
 				a.onCall = a.later(20 * s)
-				m.Do(m.Post(10))
-				m.RunUntil("a request", func() bool { return a.calls == 1 })
+				m.Burst(c.streams, 10)
+				m.RunUntil("the requests", func() bool { return a.calls == c.streams })
 			}
 			m.W.Faults.Blackhole(a.of.Addr, true)
 			began := m.W.Now()
@@ -352,4 +355,54 @@ func TestSteadyPings(t *testing.T) {
 	if n := m.Consumer.Proc.Buffered(); n != 0 {
 		t.Errorf("%d bytes are counted without a connection", n)
 	}
+}
+
+// TestIdleTimeoutExact: a connection closes when it was idle for idle_timeout. Those that are idle soon after close at the next
+// look, an eighth of the timeout later, eight at a time.
+func TestIdleTimeoutExact(t *testing.T) {
+	const ms = time.Millisecond
+	m, apps := newMesh(t, 1, "idle_timeout: 8s")
+	a := apps[0]
+	a.streams = 1
+	a.stop()
+	a.listen()
+	a.onCall = a.later(100 * ms)
+	calls := m.Burst(10, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	idle := m.W.Now() // some by a fraction of a millisecond longer
+	for _, c := range []struct {
+		at   time.Duration
+		open int
+	}{{7990 * ms, 10}, {8001 * ms, 9}, {8990 * ms, 9}, {9001 * ms, 1}, {9010 * ms, 0}} {
+		m.W.Run(idle + c.at - m.W.Now())
+		if n := len(a.open()); n != c.open {
+			t.Errorf("after %v %d connections are open, want %d", c.at, n, c.open)
+		}
+	}
+	m.Settled()
+}
+
+// TestRefusedBesideDraining: a connection that drains takes none of the requests that wait: all that have waited since a dial began fail
+// with it.
+func TestRefusedBesideDraining(t *testing.T) {
+	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 60s, retry: {on: []}"})
+	a := startApps(m)[0]
+	a.onCall = a.later(time.Second)
+	busy := m.Post(10)
+	m.Do(busy)
+	m.RunUntil("a request", func() bool { return a.calls == 1 })
+	a.stop()
+	a.of.Loop.Do(func() { a.conns[0].H2.Drain(); a.conns[0].Flush() })
+	m.W.Run(10 * time.Millisecond)
+	calls := m.Burst(20, 10)
+	m.W.Run(100 * time.Millisecond)
+	if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
+		t.Errorf("responses %v", n)
+	}
+	if n := d.Dials - 1; n > 10 {
+		t.Errorf("%d dials for %d requests", n, len(calls))
+	}
+	m.OK(busy)
+	m.Settled()
 }

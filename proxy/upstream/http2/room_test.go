@@ -146,3 +146,64 @@ func TestFullEverywhere(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestWaitsForConnectTimeout: what waits for room fails connect_timeout after it has come, each at its own time.
+func TestWaitsForConnectTimeout(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tunnels := range []bool{false, true} {
+		m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Speaks: "http2", Match: messages,
+			Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}, max_pending: 1000, lb: {policy: weighted_round_robin}"})
+		for _, a := range startApps(m) {
+			a.streams = 1
+			a.stop()
+			a.listen()
+			a.onCall = a.later(20 * time.Second)
+		}
+		m.Burst(2*128, 10)
+		m.W.Run(4 * time.Second) // nothing else waits any more
+		began := m.W.Now()
+		var failed []func() (bool, any)
+		for _, at := range []time.Duration{0, 100 * ms, 1130 * ms} {
+			m.W.Run(began + at - m.W.Now())
+			if !tunnels {
+				call := m.Post(10)
+				m.Do(call)
+				failed = append(failed, func() (bool, any) { return call.Done, call.Code })
+				continue
+			}
+			opened := m.Consumer.Open()
+			defer opened.Stream.Close(false, 0, 0)
+			p := carrier.Pipes[len(carrier.Pipes)-1]
+			failed = append(failed, func() (bool, any) { return p.Closed != nil, p.Closed })
+		}
+		for _, c := range []struct {
+			at   time.Duration
+			fail int // so many have failed then
+		}{{1990 * ms, 0}, {2020 * ms, 1}, {2090 * ms, 1}, {2270 * ms, 2}, {3120 * ms, 2}, {3150 * ms, 3}} {
+			m.W.Run(began + c.at - m.W.Now())
+			for i, f := range failed {
+				if done, why := f(); done != (i < c.fail) {
+					t.Errorf("tunnels %t: after %v number %d has failed: %t, %v", tunnels, c.at, i, done, why)
+				}
+			}
+		}
+	}
+}
+
+// TestRoomOfLost: a request that waits since the endpoint has as many connections as may be gets the place of one that is lost.
+func TestRoomOfLost(t *testing.T) {
+	m, _, a, calls := newFull(t, 1, 128)
+	a.onCall = nil
+	late := m.Post(10)
+	m.Do(late)
+	m.W.Run(100 * time.Millisecond)
+	if late.Done || len(a.conns) != 128 {
+		t.Fatalf("%d connections, the request has ended: %t", len(a.conns), late.Done)
+	}
+	m.W.Faults.Reset(a.conns[3].Conn)
+	m.W.Run(100 * time.Millisecond)
+	if m.OK(late); late.Took > time.Second || len(a.conns) != 129 {
+		t.Errorf("%d connections, the request took %v", len(a.conns), late.Took)
+	}
+	m.Finish(calls...)
+}

@@ -77,3 +77,17 @@ func TestLargest(t *testing.T) {
 		}
 	}
 }
+
+// TestPartialForgets: what is known of responses that have grown does not add up.
+func TestPartialForgets(t *testing.T) {
+	var p partial
+	for range 100 {
+		s := &call{}
+		p.add(s)
+		p.remove(s)
+		p.check()
+	}
+	if len(p.calls) > 0 {
+		t.Errorf("%d calls are left", len(p.calls))
+	}
+}

@@ -317,3 +317,47 @@ func TestTrickle(t *testing.T) {
 		proxytest.CheckStreamsSettled(m, consumer)
 	}
 }
+
+// TestHeadOfStream: the head of a response that becomes a stream is that of any response: it loses what only a sidecar may say, and gets a
+// Date. Trailers may follow, although the endpoint tells a length.
+func TestHeadOfStream(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages, Limits: proxytest.SmallMessages})
+	const size = 64<<10 + 1
+	startApps(m)[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: size,
+			Headers: []protocol.Header{field("trailer", "a"), field("x-remora-error", "overloaded")}})
+		c.H2.Send(st, make([]byte, size))
+		c.H2.Finish(st, []protocol.Header{field("a", "b")})
+	}
+	m.Do(m.Get("/"))
+	m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+	m.W.Run(100 * time.Millisecond)
+	answer := consumer.Responses[0]
+	resp, _, _ := proxytest.DecodeHead(t, answer.Head)
+	if protocol.Find(resp.Headers, "date") == nil || protocol.Find(resp.Headers, "x-remora-error") != nil {
+		t.Errorf("the head is %q", answer.Head)
+	}
+	src := answer.Source
+	rest, err := io.ReadAll(src.Socket)
+	if err != nil {
+		t.Error(err)
+	}
+	_, done, err := src.Body.Decode(rest, src.Buffer)
+	if got := src.Body.Trailers(src.Buffer, nil); src.Body.Length() != size || !done || err != nil || len(got) != 1 || string(got[0].Value) != "b" {
+		t.Errorf("%d bytes have arrived of %d, all of it: %t, %v, trailers %s", src.Body.Length(), size, done, err, got)
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}
+
+// TestFeedWithoutEvent: the head of a feed is passed on at once, whether or not there is an event.
+func TestFeedWithoutEvent(t *testing.T) {
+	m, consumer, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages})
+	startApps(m)[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1, Headers: []protocol.Header{field("content-type", "text/event-stream")}})
+	}
+	m.Do(m.Get("/"))
+	if m.W.Run(10 * time.Millisecond); len(consumer.Responses) != 1 {
+		t.Errorf("%d streams", len(consumer.Responses))
+	}
+	proxytest.CheckStreamsSettled(m, consumer)
+}

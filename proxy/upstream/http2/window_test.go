@@ -183,3 +183,35 @@ func TestUnsentAttempts(t *testing.T) {
 		})
 	}
 }
+
+// TestUnsentBesideOthers: a request whose window is closed is withdrawn, and a request that was sent before it and one that is sent
+// slowly go on.
+func TestUnsentBesideOthers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}",
+		Service: "timeout: 60s, retry: {on: []}"})
+	w := newWithhold(startApps(m)[0])
+	w.onCall = w.later(15 * time.Second)
+	sent := m.Post(10)
+	m.Do(sent)
+	m.W.Run(100 * time.Millisecond)
+	w.st = nil
+	slow := m.Post(200 << 10)
+	m.Do(slow)
+	m.RunUntil("the slow request", func() bool { return w.st != nil })
+	server, st := w.server, w.st
+	closed := m.Post(200 << 10)
+	m.Do(closed)
+	for range 4 {
+		m.W.Run(1500 * time.Millisecond)
+		w.of.Loop.Do(func() { server.H2.Consumed(st, 20<<10); server.Flush() })
+	}
+	if closed.Code != "upstream-reset" || closed.Took > 4100*time.Millisecond || sent.Done || slow.Done {
+		t.Errorf("status %d %s after %v; the others have ended: %t, %t", closed.Status, closed.Code, closed.Took, sent.Done, slow.Done)
+	}
+	w.withheld = false
+	w.of.Loop.Do(func() { server.H2.Consumed(st, 100<<10); server.Flush() })
+	slow.Nonce = closed.Nonce // which the application has read last
+	m.Finish(sent, slow)
+	m.OK(sent, slow)
+	m.Settled()
+}
