@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
 
 // TestHandshakeFails: an endpoint that does not speak HTTP/2 counts as unreachable, and the log says why.
@@ -273,8 +274,19 @@ func TestDialsRefused(t *testing.T) {
 		m.RunUntil("a connection", func() bool { return a.calls == 1 })
 		a.onCall = nil
 		d.Dialling = 1
-		calls := m.Burst(30, 10)
-		m.W.Run(time.Second)
+		calls, began := m.Burst(30, 10), m.W.Now()
+		m.W.Run(10 * time.Millisecond)
+		first := d.Refused
+		for _, c := range []struct {
+			at   time.Duration // in ms
+			want int
+		}{{15, 0}, {30, 1}, {55, 1}, {70, 2}, {135, 2}, {150, 3}} { // after 20, 60 and 140 ms
+			m.W.Run(began + c.at*time.Millisecond - m.W.Now())
+			if n := d.Refused - first; n != c.want {
+				t.Errorf("%d dials more are refused within %d ms, want %d", n, c.at, c.want)
+			}
+		}
+		m.W.Run(began + time.Second - m.W.Now())
 		before := d.Refused
 		m.W.Run(4 * time.Second)
 		if n := d.Refused - before; n < 45 || n > 55 {
@@ -293,6 +305,41 @@ func TestDialsRefused(t *testing.T) {
 			}
 		}
 		m.Finish(busy)
+		m.Settled()
+	})
+	t.Run("room again for all", func(t *testing.T) {
+		m, d, a := newMesh(t, 1)
+		a.onCall = a.later(5 * time.Second)
+		calls := m.Burst(1, 10)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		d.Dialling = 1
+		calls = append(calls, m.Burst(30, 10)...)
+		m.W.Run(time.Second)
+		d.MaxDials = 0
+		if m.W.Run(150 * time.Millisecond); a.calls != len(calls) {
+			t.Errorf("%d of %d requests have a connection", a.calls, len(calls))
+		}
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+	})
+	t.Run("room at once", func(t *testing.T) {
+		m, d, a := newMesh(t, 2)
+		m.W.Net.SetPaths(func(from, to string) sim.Path {
+			p := sim.DefaultPaths(from, to)
+			p.Latency = 6 * time.Millisecond // the first two connections open before the next dial, and the third does not
+			return p
+		})
+		a.onCall = a.later(5 * time.Second)
+		calls := m.Burst(1, 10)
+		m.RunUntil("a connection", func() bool { return a.calls == 1 })
+		calls = append(calls, m.Burst(3, 10)...)
+		m.W.Run(time.Second)
+		if d.Refused != 1 || d.Dials != len(calls) {
+			t.Errorf("%d dials, and %d refused, for %d requests", d.Dials, d.Refused, len(calls))
+		}
+		m.Finish(calls...)
+		m.OK(calls...)
 		m.Settled()
 	})
 	t.Run("room again, and the endpoint refuses", func(t *testing.T) {

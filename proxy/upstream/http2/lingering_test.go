@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -108,4 +109,28 @@ func TestDeadlineResets(t *testing.T) {
 		t.Errorf("status %d %s, the endpoint got resets %v", call.Status, call.Code, got)
 	}
 	m.Settled()
+}
+
+// TestLosersResetAtOnce: each attempt that loses is reset at once, also while the endpoint does not say that it has read the resets before.
+func TestLosersResetAtOnce(t *testing.T) {
+	l := newLosing(t, "timeout: 60s")
+	l.slow.stop()
+	p := &proxytest.Peer{Says: []byte(settings)}
+	l.W.Net.Listen(l.slow.of.Addr, l.slow.of.Loop, func() loop.Receiver { return p })
+	for range 12 {
+		l.OK(do(l.Mesh))
+		l.W.Run(10 * time.Millisecond)
+	}
+	var heads, resets int
+	proxytest.EachFrame(p.Heard[len(http2.Preface):], func(f []byte) {
+		switch f[3] {
+		case proxytest.FrameHeaders:
+			heads++
+		case frameReset:
+			resets++
+		}
+	})
+	if n := l.pending(); heads < 3 || resets != heads || n != heads {
+		t.Errorf("the endpoint got %d requests and %d resets, %d are pending", heads, resets, n)
+	}
 }

@@ -515,3 +515,33 @@ func TestTunnelsWithoutConnection(t *testing.T) {
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
+
+// TestTunnelHeads: the heads of responses do not mix, and take memory only until they are passed on: then others may use it.
+func TestTunnelHeads(t *testing.T) {
+	const long = 30_000
+	m, c, a := newTunnels(t, "")
+	a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		c.H2.Interim(st, &protocol.Response{Status: 103, Headers: header("link", strings.Repeat("l", long))})
+		a.of.Loop.After(50*time.Millisecond, &loop.Timer{Fire: func() {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: -1, Headers: header("other", strings.Repeat("o", long))})
+			c.Flush()
+		}})
+	}
+	s := openTunnel(m, c)
+	s.write(startsPOST + lastChunk)
+	var kept []int64
+	for _, want := range []string{"HTTP/1.1 103 Early Hints\r\nlink: " + strings.Repeat("l", long), "HTTP/1.1 200 OK\r\nother: " + strings.Repeat("o", long)} {
+		got, err := s.read()
+		if !strings.HasPrefix(got, want+"\r\n") || strings.Contains(got, "link") != strings.Contains(want, "link") || err != nil {
+			t.Errorf("arrived has %.80q, %v, want %.80q", got, err, want)
+		}
+		kept = append(kept, m.Consumer.Proc.Kept())
+		m.W.Run(50 * time.Millisecond)
+	}
+	s.end()
+	kept = append(kept, m.Consumer.Proc.Kept())
+	if kept[0] < long || kept[1] != kept[0] || kept[2] != kept[0] {
+		t.Errorf("%d bytes are there for others behind the heads and the end, want the same each time", kept)
+	}
+	proxytest.CheckStreamsSettled(m, c)
+}
