@@ -392,7 +392,7 @@ func TestDialsRefused(t *testing.T) {
 
 // TestCancelUnsent: a request that was not sent yet, since the endpoint does not read, does not linger when it is withdrawn.
 func TestCancelUnsent(t *testing.T) {
-	m, apps := newMesh(t, 1, "timeout: 60s")
+	m, apps := newMesh(t, 1, "timeout: 60s, idle_timeout: 5s")
 	a := apps[0]
 	m.OK(do(m))
 	m.W.Faults.PauseReading(a.conns[0].Conn, true)
@@ -412,6 +412,9 @@ func TestCancelUnsent(t *testing.T) {
 	}
 	m.W.Faults.PauseReading(a.conns[0].Conn, false)
 	m.Settled()
+	if m.W.Run(10 * time.Second); len(a.open()) != 0 {
+		t.Error("the connection is open after its idle timeout")
+	}
 }
 
 // TestGoAwayWhileIdle: a connection without a request closes when the endpoint wants that, and the log tells the reason, if there is one.

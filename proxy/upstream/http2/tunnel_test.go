@@ -329,7 +329,23 @@ func TestTunnelFlowControl(t *testing.T) {
 		if sent := size - left; sent < 256<<10 || sent > 400<<10 { // a window, and what the application's codec takes
 			t.Errorf("%d bytes were sent to a goroutine that does not read", sent)
 		}
-		got, end := 0, error(nil)
+		// The window opens again once a quarter of it was read, also if the last of that was read byte by byte.
+		b, head := make([]byte, 1), ""
+		for !strings.HasSuffix(head, "\r\n\r\n") {
+			_, _ = s.opened.Target.Socket.Read(b)
+			head += string(b)
+		}
+		_, _ = io.ReadFull(s.opened.Target.Socket, make([]byte, 64<<10-8))
+		m.W.Run(20 * time.Millisecond)
+		before := left
+		for range 8 {
+			_, _ = s.opened.Target.Socket.Read(b)
+			m.W.Run(5 * time.Millisecond)
+		}
+		if n := before - left; n < 64<<10 {
+			t.Errorf("%d bytes were sent after a quarter of the window was read", n)
+		}
+		got, end := len(head)+(64<<10), error(nil)
 		for range 100 {
 			text, err := s.read()
 			if got += len(text); err != nil {

@@ -149,6 +149,10 @@ func TestUnsentAttempts(t *testing.T) {
 				w[0].server.Flush()
 			})
 			m.OK(big)
+			m.W.Run(10 * time.Millisecond)
+			if got := w[0].conns[0].Resets; len(got) != 1 || got[0] != http2.Cancel {
+				m.T.Errorf("the application that has responded early got resets %v", got)
+			}
 			return 0
 		},
 	} {
