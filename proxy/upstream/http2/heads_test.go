@@ -91,3 +91,28 @@ func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol
 	}
 	m.Settled()
 }
+
+// TestLostWithinHead: the memory of a head that has not arrived whole is free for others once its connection is lost.
+func TestLostWithinHead(t *testing.T) {
+	const size, frameContinuation = 15_000, 9
+	m, apps := newMesh(t, 1, "timeout: 10s, retry: {on: []}")
+	a := apps[0]
+	a.stop()
+	p := &proxytest.Peer{Says: []byte(settings)}
+	m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver { return p })
+	call := m.Post(10)
+	m.Do(call)
+	m.W.Run(10 * time.Millisecond)
+	part := "\x88" + "\x00\x01a\x7f\xe1\xd3\x03" + strings.Repeat("x", size) // status 200, and the begin of a field of 60,000 bytes
+	a.of.Loop.Do(func() {
+		p.Conn.Write([]byte(frame(proxytest.FrameHeaders, 0, 1, part) + frame(frameContinuation, 0, 1, strings.Repeat("x", size))))
+	})
+	m.W.Run(10 * time.Millisecond)
+	before := m.Consumer.Proc.Kept()
+	m.W.Faults.Reset(p.Conn)
+	m.Finish(call)
+	if n := m.Consumer.Proc.Kept() - before; call.Code != "upstream-reset" || n < 2*size {
+		t.Errorf("status %d %s, %d bytes more are free for others, want %d or more", call.Status, call.Code, n, 2*size)
+	}
+	m.Settled()
+}

@@ -292,8 +292,7 @@ func TestHeadersOfResponse(t *testing.T) {
 	m.Settled()
 }
 
-// TestMessageBeyondWindow: a response may be longer than the window of its stream. If its length is known, its memory grows with what has
-// come, up to that length.
+// TestMessageBeyondWindow: a response may be longer than the window of its stream.
 func TestMessageBeyondWindow(t *testing.T) {
 	const size = 1 << 20
 	m, apps := newMesh(t, 1, "timeout: 10s")
@@ -336,4 +335,26 @@ func TestInterimArrives(t *testing.T) {
 	}
 	m.W.Run(time.Second)
 	m.Settled()
+}
+
+// TestMemoryOfKnownLength: a response whose length is known gets memory for more than what has come, which spares copies.
+func TestMemoryOfKnownLength(t *testing.T) {
+	const came = 10_000
+	var held []int64
+	for _, length := range []int64{-1, 1 << 20} {
+		m, apps := newMesh(t, 1, "timeout: 1s, retry: {on: []}")
+		m.W.Options.Cut = 0
+		apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: length})
+			c.H2.Send(st, make([]byte, came))
+		}
+		m.Do(m.Get("/"))
+		m.W.Run(100 * time.Millisecond)
+		held = append(held, m.Consumer.Proc.Held())
+		m.W.Run(time.Second)
+		m.Settled()
+	}
+	if held[0] < came || held[1] < held[0]*3/2 {
+		t.Errorf("%d bytes are held for a body of an unknown and of a known length", held)
+	}
 }
