@@ -116,3 +116,21 @@ func TestLostWithinHead(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestTrailersBehindBody: if the trailers do not fit behind a body, both move to a larger buffer, and the one before is free for others.
+func TestTrailersBehindBody(t *testing.T) {
+	const small, large = 18 << 10, 36 << 10 // buffers
+	m, apps := newMesh(t, 1, "")
+	apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
+		respondWith(c, st, protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, small-1000),
+			Trailers: []protocol.Header{field("a", strings.Repeat("x", 3000))}})
+	}
+	call := do(m)
+	if m.OK(call); len(call.Body) != small-1000 || len(call.Trailers) != 1 || len(call.Trailers[0].Value) != 3000 {
+		t.Errorf("%d bytes have arrived, and %d trailers", len(call.Body), len(call.Trailers))
+	}
+	if n := m.Consumer.Proc.Kept(); n != small+large {
+		t.Errorf("%d bytes are free for others, want %d", n, small+large)
+	}
+	m.Settled()
+}

@@ -380,6 +380,9 @@ func TestIdleTimeoutExact(t *testing.T) {
 			t.Errorf("after %v %d connections are open, want %d", c.at, n, c.open)
 		}
 	}
+	if n := m.Consumer.Proc.Interned(); n != 0 {
+		t.Errorf("%d bytes are counted for the tables of connections that have closed", n)
+	}
 	m.Settled()
 }
 
