@@ -78,6 +78,21 @@ func respond(c *proxytest.HTTP2Conn, st *http2.Stream) {
 	}, nil)
 }
 
+// sendBody sends a body of so many bytes behind a head, as windows allow, and ends the response. *left of them are not sent yet.
+func (a *app) sendBody(c *proxytest.HTTP2Conn, st *http2.Stream, size int) (left *int) {
+	body, left, more := make([]byte, size), &size, &loop.Timer{}
+	more.Fire = func() {
+		if *left -= c.H2.Send(st, body[:*left]); *left == 0 {
+			c.H2.Finish(st, nil)
+		} else {
+			a.of.Loop.After(time.Millisecond, more)
+		}
+		c.Flush()
+	}
+	more.Fire()
+	return left
+}
+
 // later responds after d.
 func (a *app) later(d time.Duration) func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 	return func(c *proxytest.HTTP2Conn, st *http2.Stream) {

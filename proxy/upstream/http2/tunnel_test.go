@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/http2"
@@ -307,45 +308,28 @@ func TestTunnelWithoutStream(t *testing.T) {
 // TestTunnelFlowControl: whoever does not read slows the other end down, and gets all once it reads.
 func TestTunnelFlowControl(t *testing.T) {
 	const size = 1 << 20
-	t.Run("the goroutine does not read", func(t *testing.T) {
+	// start has the application send a long body to a goroutine that does not read yet. *left bytes of the body are not sent.
+	start := func(t *testing.T) (m *proxytest.Mesh, c *proxytest.Carrier, s *tunnel, left *int) {
+		t.Helper()
 		m, c, a := newTunnels(t, "")
-		left, body := size, make([]byte, size)
 		a.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: size})
-			more := &loop.Timer{}
-			more.Fire = func() {
-				if left -= c.H2.Send(st, body[:left]); left == 0 {
-					c.H2.Finish(st, nil)
-				} else {
-					a.of.Loop.After(time.Millisecond, more)
-				}
-				c.Flush()
-			}
-			more.Fire()
+			left = a.sendBody(c, st, size)
 		}
-		s := openTunnel(m, c)
+		s = openTunnel(m, c)
 		s.write(startsPOST + lastChunk)
 		m.W.Run(time.Second)
-		if sent := size - left; sent < 256<<10 || sent > 400<<10 { // a window, and what the application's codec takes
+		if left == nil {
+			t.Fatal("the application got no request")
+		}
+		return m, c, s, left
+	}
+	t.Run("the goroutine does not read", func(t *testing.T) {
+		m, c, s, left := start(t)
+		if sent := size - *left; sent < 256<<10 || sent > 400<<10 { // a window, and what the application's codec takes
 			t.Errorf("%d bytes were sent to a goroutine that does not read", sent)
 		}
-		// The window opens again once a quarter of it was read, also if the last of that was read byte by byte.
-		b, head := make([]byte, 1), ""
-		for !strings.HasSuffix(head, "\r\n\r\n") {
-			_, _ = s.opened.Target.Socket.Read(b)
-			head += string(b)
-		}
-		_, _ = io.ReadFull(s.opened.Target.Socket, make([]byte, 64<<10-8))
-		m.W.Run(20 * time.Millisecond)
-		before := left
-		for range 8 {
-			_, _ = s.opened.Target.Socket.Read(b)
-			m.W.Run(5 * time.Millisecond)
-		}
-		if n := before - left; n < 64<<10 {
-			t.Errorf("%d bytes were sent after a quarter of the window was read", n)
-		}
-		got, end := len(head)+(64<<10), error(nil)
+		got, end := 0, error(nil)
 		for range 100 {
 			text, err := s.read()
 			if got += len(text); err != nil {
@@ -356,6 +340,25 @@ func TestTunnelFlowControl(t *testing.T) {
 		}
 		if got < size || got > size+200 || end != io.EOF {
 			t.Errorf("%d bytes arrived of %d, %v", got, size, end)
+		}
+		s.end()
+		proxytest.CheckStreamsSettled(m, c)
+	})
+	t.Run("the goroutine reads byte by byte", func(t *testing.T) {
+		m, c, s, left := start(t)
+		socket, head := s.opened.Target.Socket, ""
+		for !strings.HasSuffix(head, "\r\n\r\n") {
+			head += string(must.Read(t, socket, 1))
+		}
+		must.Read(t, socket, 64<<10-8) // a quarter of the window opens it again, and this is a little less
+		m.W.Run(20 * time.Millisecond)
+		before := *left
+		for range 8 {
+			must.Read(t, socket, 1)
+			m.W.Run(5 * time.Millisecond)
+		}
+		if n := before - *left; n < 64<<10 {
+			t.Errorf("%d bytes were sent after a quarter of the window was read", n)
 		}
 		s.end()
 		proxytest.CheckStreamsSettled(m, c)
@@ -532,7 +535,7 @@ func TestTunnelsWithoutConnection(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// TestTunnelHeads: the heads of responses do not mix, and take memory only until they are passed on: then others may use it.
+// TestTunnelHeads: the heads of responses do not mix. Each takes memory only until it is passed on: then others may use that memory.
 func TestTunnelHeads(t *testing.T) {
 	const long = 30_000
 	m, c, a := newTunnels(t, "")
@@ -556,9 +559,9 @@ func TestTunnelHeads(t *testing.T) {
 	}
 	s.end()
 	kept = append(kept, m.Consumer.Proc.Kept())
-	// Of that are a buffer of the codec, and one of the tunnel.
+	// The codec has one buffer of that, and the tunnel has one. Both take the same buffer again for each head.
 	if kept[0] < 3*long || kept[1] != kept[0] || kept[2] != kept[0] {
-		t.Errorf("%d bytes are there for others behind the heads and the end, want the same each time", kept)
+		t.Errorf("%d bytes are free for others after the first head, %d after the second, and %d at the end, want the same", kept[0], kept[1], kept[2])
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }
