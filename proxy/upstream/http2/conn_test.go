@@ -217,6 +217,7 @@ func TestShedLargest(t *testing.T) {
 // TestDialsRefused: requests for which the driver refuses a dial wait for room on a connection that is open, or for the driver, which
 // is asked seldom. Without an open connection they fail, and the endpoint is not blamed.
 func TestDialsRefused(t *testing.T) {
+	const ms = time.Millisecond
 	newMesh := func(t *testing.T, room int) (*proxytest.Mesh, *proxytest.Dialler, *app) {
 		m, d := proxytest.DiallingMesh(t, room, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 30s, outlier: {consecutive: 1}"})
 		a := startApps(m)[0]
@@ -275,15 +276,15 @@ func TestDialsRefused(t *testing.T) {
 		a.onCall = nil
 		d.Dialling = 1
 		calls, began := m.Burst(30, 10), m.W.Now()
-		m.W.Run(10 * time.Millisecond)
+		m.W.Run(10 * ms)
 		first := d.Refused
 		for _, c := range []struct {
-			at   time.Duration // in ms
-			want int
-		}{{15, 0}, {30, 1}, {55, 1}, {70, 2}, {135, 2}, {150, 3}} { // after 20, 60 and 140 ms
-			m.W.Run(began + c.at*time.Millisecond - m.W.Now())
+			after time.Duration
+			want  int
+		}{{15 * ms, 0}, {30 * ms, 1}, {55 * ms, 1}, {70 * ms, 2}, {135 * ms, 2}, {150 * ms, 3}} { // after 20, 60 and 140 ms
+			m.W.Run(began + c.after - m.W.Now())
 			if n := d.Refused - first; n != c.want {
-				t.Errorf("%d dials more are refused within %d ms, want %d", n, c.at, c.want)
+				t.Errorf("%d more dials are refused after %v, want %d", n, c.after, c.want)
 			}
 		}
 		m.W.Run(began + time.Second - m.W.Now())
@@ -307,7 +308,7 @@ func TestDialsRefused(t *testing.T) {
 		m.Finish(busy)
 		m.Settled()
 	})
-	t.Run("room again for all", func(t *testing.T) {
+	t.Run("room again, for many at once", func(t *testing.T) {
 		m, d, a := newMesh(t, 1)
 		a.onCall = a.later(5 * time.Second)
 		calls := m.Burst(1, 10)
@@ -323,11 +324,12 @@ func TestDialsRefused(t *testing.T) {
 		m.OK(calls...)
 		m.Settled()
 	})
-	t.Run("room at once", func(t *testing.T) {
+	t.Run("room before the pause ends", func(t *testing.T) {
 		m, d, a := newMesh(t, 2)
+		// The dials under way end before the pause of 20 ms does. The dial that was refused follows then, and is under way when the pause ends.
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
 			p := sim.DefaultPaths(from, to)
-			p.Latency = 6 * time.Millisecond // the first two connections open before the next dial, and the third does not
+			p.Latency = 6 * ms
 			return p
 		})
 		a.onCall = a.later(5 * time.Second)
@@ -479,7 +481,7 @@ func TestLostBeforeSent(t *testing.T) {
 			m.OK(do(m)) // earns tokens for replays
 		}
 		m.W.Run(100 * time.Millisecond)
-		calls := flood(m, a, 50, c.idempotent)
+		calls := flood(m, a.conns[0].Conn, 50, c.idempotent)
 		before := m.Consumer.Report().Stats.Replays
 		if c.malformed {
 			a.of.Loop.Do(func() { a.conns[0].Conn.Write([]byte(frame(framePing, 0, 0, "short"))) })
@@ -492,7 +494,10 @@ func TestLostBeforeSent(t *testing.T) {
 		if codes[""]+codes["upstream-reset"] != len(calls) || sent < 10 || sent > 40 || (replays > 0) != c.idempotent {
 			t.Errorf("%+v: responses %v, %d replays", c, codes, replays)
 		}
-		m.W.Run(10 * time.Second)
+		m.W.Run(10 * time.Millisecond)
+		if c.idempotent {
+			m.W.Run(time.Second) // until what was sent once more is counted no longer
+		}
 		if n := m.Consumer.Proc.Buffered(); n > 64<<10 { // which are not counted at once
 			t.Errorf("%d bytes are counted without a connection", n)
 		}
@@ -500,9 +505,9 @@ func TestLostBeforeSent(t *testing.T) {
 	}
 }
 
-// flood sends so many requests to an endpoint that reads no more: more than its connection takes.
-func flood(m *proxytest.Mesh, a *app, n int, idempotent bool) (calls []*proxytest.Call) {
-	m.W.Faults.PauseReading(a.conns[0].Conn, true)
+// flood sends so many requests to an endpoint that reads no more of conn: more than the connection takes.
+func flood(m *proxytest.Mesh, conn loop.Conn, n int, idempotent bool) (calls []*proxytest.Call) {
+	m.W.Faults.PauseReading(conn, true)
 	long := "X: " + strings.Repeat("x", 20<<10)
 	for range n {
 		c := m.Post(0, long)
@@ -587,7 +592,7 @@ func TestLateAfterFreeze(t *testing.T) {
 	m.OK(do(m))
 	m.W.Run(100 * time.Millisecond)
 	before := a.calls
-	m.Finish(flood(m, a, 200, false)...)
+	m.Finish(flood(m, a.conns[0].Conn, 200, false)...)
 	m.W.Run(time.Second)
 	m.W.Faults.PauseReading(a.conns[0].Conn, false)
 	m.W.Run(time.Second)
