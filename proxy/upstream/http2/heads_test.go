@@ -94,7 +94,7 @@ func testFieldsWithoutMemory(t *testing.T, add func(*protocol.Response, protocol
 
 // TestLostWithinHead: the memory of a head that has not arrived whole is free for others once its connection is lost.
 func TestLostWithinHead(t *testing.T) {
-	const size, frameContinuation = 15_000, 9
+	const size = 15_000
 	m, apps := newMesh(t, 1, "timeout: 10s, retry: {on: []}")
 	a := apps[0]
 	a.stop()
@@ -103,7 +103,7 @@ func TestLostWithinHead(t *testing.T) {
 	call := m.Post(10)
 	m.Do(call)
 	m.W.Run(10 * time.Millisecond)
-	part := "\x88" + "\x00\x01a\x7f\xe1\xd3\x03" + strings.Repeat("x", size) // status 200, and the begin of a field of 60,000 bytes
+	part := "\x88" + "\x00\x01a\x7f\xe1\xd3\x03" + strings.Repeat("x", size) // status 200, and the beginning of a field of 60,000 bytes
 	a.of.Loop.Do(func() {
 		p.Conn.Write([]byte(frame(proxytest.FrameHeaders, 0, 1, part) + frame(frameContinuation, 0, 1, strings.Repeat("x", size))))
 	})

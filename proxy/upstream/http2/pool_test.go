@@ -224,6 +224,9 @@ func TestIdleTimeout(t *testing.T) {
 	if m.W.Run(1200 * time.Millisecond); len(a.open()) != 0 {
 		t.Error("a connection is open after its timeout")
 	}
+	if n := m.Consumer.Proc.Interned(); n != 0 {
+		t.Errorf("%d bytes are counted for the tables of connections that have closed", n)
+	}
 	m.Settled()
 }
 
@@ -357,35 +360,6 @@ func TestSteadyPings(t *testing.T) {
 	}
 }
 
-// TestIdleTimeoutExact: a connection closes when it was idle for idle_timeout. Those that are idle soon after close at the next
-// look, an eighth of the timeout later, eight at a time.
-func TestIdleTimeoutExact(t *testing.T) {
-	const ms = time.Millisecond
-	m, apps := newMesh(t, 1, "idle_timeout: 8s")
-	a := apps[0]
-	a.streams = 1
-	a.stop()
-	a.listen()
-	a.onCall = a.later(100 * ms)
-	calls := m.Burst(10, 10)
-	m.Finish(calls...)
-	m.OK(calls...)
-	idle := m.W.Now() // some by a fraction of a millisecond longer
-	for _, c := range []struct {
-		at   time.Duration
-		open int
-	}{{7990 * ms, 10}, {8001 * ms, 9}, {8990 * ms, 9}, {9001 * ms, 1}, {9010 * ms, 0}} {
-		m.W.Run(idle + c.at - m.W.Now())
-		if n := len(a.open()); n != c.open {
-			t.Errorf("after %v %d connections are open, want %d", c.at, n, c.open)
-		}
-	}
-	if n := m.Consumer.Proc.Interned(); n != 0 {
-		t.Errorf("%d bytes are counted for the tables of connections that have closed", n)
-	}
-	m.Settled()
-}
-
 // TestRefusedBesideDraining: a connection that drains takes none of the requests that wait: all that have waited since a dial began fail
 // with it.
 func TestRefusedBesideDraining(t *testing.T) {
@@ -403,8 +377,8 @@ func TestRefusedBesideDraining(t *testing.T) {
 	if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
 		t.Errorf("responses %v", n)
 	}
-	if n := d.Dials - 1; n > 10 {
-		t.Errorf("%d dials for %d requests", n, len(calls))
+	if n := d.Dials - 1; n >= len(calls) {
+		t.Errorf("%d dials for %d requests: each has failed with a dial of its own", n, len(calls))
 	}
 	m.OK(busy)
 	m.Settled()

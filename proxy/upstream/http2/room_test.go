@@ -206,4 +206,5 @@ func TestRoomOfLost(t *testing.T) {
 		t.Errorf("%d connections, the request took %v", len(a.conns), late.Took)
 	}
 	m.Finish(calls...)
+	m.Settled()
 }

@@ -27,8 +27,8 @@ func frame(kind, flags, stream byte, payload string) string {
 
 // Types of frames, and their flag ACK.
 const (
-	frameReset, frameSettings, framePing, frameGoAway = 3, 4, 6, 7
-	flagAck                                           = 1
+	frameReset, frameSettings, framePing, frameGoAway, frameContinuation = 3, 4, 6, 7, 9
+	flagAck                                                              = 1
 )
 
 // headsOf returns some fields of each head in what a client has sent, and whether it is all of the request.
