@@ -328,24 +328,32 @@ func TestInterimArrives(t *testing.T) {
 	m.Settled()
 }
 
-// TestMemoryOfKnownLength: a response whose length is known gets memory for more than what has come, which spares copies.
+// TestMemoryOfKnownLength: a response whose length is known gets memory for all of it with its first bytes, if that is less than a quarter of
+// limits.buffered. Otherwise its memory grows with what comes.
 func TestMemoryOfKnownLength(t *testing.T) {
-	const came = 10_000
-	var held []int64
-	for _, length := range []int64{-1, 1 << 20} {
-		m, apps := newMesh(t, 1, "timeout: 1s, retry: {on: []}")
-		m.W.Options.Cut = 0
-		apps[0].onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
-			c.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: length})
-			c.H2.Send(st, make([]byte, came))
+	const came, length = 10_000, 1 << 20
+	for _, c := range []struct {
+		name        string
+		length      int64
+		limits      string
+		least, most int64 // held
+	}{
+		{"unknown", -1, "", came, 4 * came},
+		{"known", length, "", length, length * 5 / 4}, // with room for a head
+		{"known, little memory", length, "limits: {message: 2MiB, buffered: 3MiB}", came, 4 * came},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: c.limits, Service: "timeout: 1s, retry: {on: []}"})
+		m.W.Options.Cut = 0 // so that the first bytes come at once
+		startApps(m)[0].onCall = func(server *proxytest.HTTP2Conn, st *http2.Stream) {
+			server.H2.ResponseHead(st, &protocol.Response{Status: 200, DeclaredLength: c.length})
+			server.H2.Send(st, make([]byte, came))
 		}
 		m.Do(m.Get("/"))
 		m.W.Run(100 * time.Millisecond)
-		held = append(held, m.Consumer.Proc.Held())
+		if n := m.Consumer.Proc.Held(); n < c.least || n > c.most {
+			t.Errorf("%s: %d bytes are held of a body with %d so far, want %d to %d", c.name, n, came, c.least, c.most)
+		}
 		m.W.Run(time.Second)
 		m.Settled()
-	}
-	if held[0] < came || held[1] < held[0]*3/2 {
-		t.Errorf("%d bytes are held for a body of an unknown and of a known length", held)
 	}
 }

@@ -230,6 +230,20 @@ func TestIdleTimeout(t *testing.T) {
 	m.Settled()
 }
 
+// TestIdleTimeoutOfOne: a connection that is idle alone closes at its timeout, and no later.
+func TestIdleTimeoutOfOne(t *testing.T) {
+	m, apps := newMesh(t, 1, "idle_timeout: 8s")
+	m.OK(do(m))
+	idle := m.W.Now()
+	for at, want := range []int{1, 0} { // before and behind the timeout
+		m.W.Run(idle + 8*time.Second + time.Duration(2*at-1)*10*time.Millisecond - m.W.Now())
+		if n := len(apps[0].open()); n != want {
+			t.Errorf("%v after the response %d connections are open, want %d", m.W.Now()-idle, n, want)
+		}
+	}
+	m.Settled()
+}
+
 // TestNames: with TLS each request takes a connection that proves the host of the request, or the endpoint's name. At the bound of
 // names one without a request gives way, and its connection closes.
 func TestNames(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // noStreams is SETTINGS that allow no stream.
@@ -147,46 +148,60 @@ func TestFullEverywhere(t *testing.T) {
 	m.Settled()
 }
 
-// TestWaitsForConnectTimeout: what waits for room fails connect_timeout after it has come, each at its own time.
+// TestWaitsForConnectTimeout: what waits for room fails connect_timeout after it has come, or an eighth of that later.
 func TestWaitsForConnectTimeout(t *testing.T) {
 	const ms = time.Millisecond
-	for _, tunnels := range []bool{false, true} {
-		m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Speaks: "http2", Match: messages,
-			Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}, max_pending: 1000, lb: {policy: weighted_round_robin}"})
-		for _, a := range startApps(m) {
-			a.streams = 1
-			a.stop()
-			a.listen()
-			a.onCall = a.later(20 * time.Second)
-		}
-		m.Burst(2*128, 10)
-		m.W.Run(4 * time.Second) // nothing else waits any more
-		began := m.W.Now()
-		var failed []func() (bool, any)
-		for _, at := range []time.Duration{0, 100 * ms, 1130 * ms} {
-			m.W.Run(began + at - m.W.Now())
-			if !tunnels {
-				call := m.Post(10)
-				m.Do(call)
-				failed = append(failed, func() (bool, any) { return call.Done, call.Code })
-				continue
+	for name, tunnels := range map[string]bool{"requests": false, "tunnels": true} {
+		t.Run(name, func(t *testing.T) {
+			m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, OneHop: true, Speaks: "http2", Match: messages,
+				Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}, max_pending: 1000, lb: {policy: weighted_round_robin}"})
+			for _, a := range startApps(m) {
+				a.streams = 1
+				a.stop()
+				a.listen()
+				a.onCall = a.later(20 * time.Second)
 			}
-			opened := m.Consumer.Open()
-			defer opened.Stream.Close(false, 0, 0)
-			p := carrier.Pipes[len(carrier.Pipes)-1]
-			failed = append(failed, func() (bool, any) { return p.Closed != nil, p.Closed })
-		}
-		for _, c := range []struct {
-			at   time.Duration
-			fail int // so many have failed then
-		}{{1990 * ms, 0}, {2020 * ms, 1}, {2090 * ms, 1}, {2270 * ms, 2}, {3120 * ms, 2}, {3150 * ms, 3}} {
-			m.W.Run(began + c.at - m.W.Now())
-			for i, f := range failed {
-				if done, why := f(); done != (i < c.fail) {
-					t.Errorf("tunnels %t: after %v number %d has failed: %t, %v", tunnels, c.at, i, done, why)
+			busy := m.Burst(2*128, 10)
+			m.W.Run(4 * time.Second) // nothing else waits any more
+			began := m.W.Now()
+			var streams []*race.Stream
+			var failed []func() string // why each has failed; "" if it has not
+			for _, at := range []time.Duration{0, 100 * ms, 1130 * ms} {
+				m.W.Run(began + at - m.W.Now())
+				if !tunnels {
+					call := m.Post(10)
+					m.Do(call)
+					failed = append(failed, func() string { return call.Code })
+					continue
+				}
+				opened := m.Consumer.Open()
+				streams = append(streams, opened.Stream)
+				p := carrier.Pipes[len(carrier.Pipes)-1]
+				failed = append(failed, func() string {
+					if p.Closed == nil {
+						return ""
+					}
+					return p.Closed.Error()
+				})
+			}
+			// The pool looks again an eighth of the timeout after the first has failed: the second is due before that, and the third is due later.
+			for _, c := range []struct {
+				at   time.Duration
+				fail int // so many have failed then
+			}{{1990 * ms, 0}, {2020 * ms, 1}, {2090 * ms, 1}, {2270 * ms, 2}, {3120 * ms, 2}, {3150 * ms, 3}} {
+				m.W.Run(began + c.at - m.W.Now())
+				for i, why := range failed {
+					if got := why(); (got != "") != (i < c.fail) {
+						t.Errorf("after %v number %d has failed for %q, want the first %d failed", c.at, i, got, c.fail)
+					}
 				}
 			}
-		}
+			for _, s := range streams {
+				s.Close(false, 0, 0)
+			}
+			m.Finish(busy...)
+			proxytest.CheckStreamsSettled(m, carrier)
+		})
 	}
 }
 
