@@ -326,7 +326,7 @@ func TestDialsRefused(t *testing.T) {
 	})
 	t.Run("room before the pause ends", func(t *testing.T) {
 		m, d, a := newMesh(t, 2)
-		// The dials under way end before the pause of 20 ms does. The dial that was refused follows then, and is under way when the pause ends.
+		// The dials under way end before the pause of 20 ms does. The refused dial is repeated then, and is under way when the pause ends.
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
 			p := sim.DefaultPaths(from, to)
 			p.Latency = 6 * ms
@@ -496,7 +496,7 @@ func TestLostBeforeSent(t *testing.T) {
 		}
 		m.W.Run(10 * time.Millisecond)
 		if c.idempotent {
-			m.W.Run(time.Second) // until what was sent once more is counted no longer
+			m.W.Run(time.Second) // until the new connection has sent what was sent once more
 		}
 		if n := m.Consumer.Proc.Buffered(); n > 64<<10 { // which are not counted at once
 			t.Errorf("%d bytes are counted without a connection", n)

@@ -80,8 +80,11 @@ func respond(c *proxytest.HTTP2Conn, st *http2.Stream) {
 
 // sendBody sends a body of so many bytes behind a head, as windows allow, and ends the response. *left of them are not sent yet.
 func (a *app) sendBody(c *proxytest.HTTP2Conn, st *http2.Stream, size int) (left *int) {
-	body, left, more := make([]byte, size), &size, &loop.Timer{}
+	id, body, left, more := st.ID(), make([]byte, size), &size, &loop.Timer{}
 	more.Fire = func() {
+		if st.ID() != id || c.Ended {
+			return
+		}
 		if *left -= c.H2.Send(st, body[:*left]); *left == 0 {
 			c.H2.Finish(st, nil)
 		} else {

@@ -14,15 +14,15 @@ import (
 // losing is a mesh of two applications whose requests are hedged after 20 ms. The requests of the first application get no response.
 type losing struct {
 	*proxytest.Mesh
-	slow, quick *app
-	got         int                                            // requests of the slow application
-	onSlow      func(c *proxytest.HTTP2Conn, st *http2.Stream) // of each; nil means nothing
+	slow   *app
+	got    int                                            // requests of the slow application
+	onSlow func(c *proxytest.HTTP2Conn, st *http2.Stream) // of each; nil means nothing
 }
 
 func newLosing(t *testing.T, service string) *losing {
 	t.Helper()
 	m, apps := newMesh(t, 2, "idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}, lb: {policy: weighted_round_robin}, "+service)
-	l := &losing{Mesh: m, slow: apps[0], quick: apps[1]}
+	l := &losing{Mesh: m, slow: apps[0]}
 	l.slow.onCall = func(c *proxytest.HTTP2Conn, st *http2.Stream) {
 		if l.got++; l.onSlow != nil {
 			l.onSlow(c, st)
@@ -71,12 +71,10 @@ func TestLoserUntilDeadline(t *testing.T) {
 		l.W.At(l.W.Now()+5*time.Millisecond, func() { l.W.Faults.Pause(l.slow.of.Loop, 5*time.Second) })
 	}
 	var calls []*proxytest.Call
-	for range 10 { // requests, until the slow application gets one
-		if l.got == 0 {
-			calls = append(calls, l.Get("/"))
-			l.Do(calls[len(calls)-1])
-			l.W.Run(10 * time.Millisecond)
-		}
+	for len(calls) < 10 && l.got == 0 {
+		calls = append(calls, l.Get("/"))
+		l.Do(calls[len(calls)-1])
+		l.W.Run(10 * time.Millisecond)
 	}
 	if l.got != 1 {
 		t.Fatalf("the slow application got %d of %d requests", l.got, len(calls))

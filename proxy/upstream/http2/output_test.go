@@ -9,13 +9,13 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// noting notes the end of an application in a connection.
-type noting struct {
+// appConn notes the end of an application in a connection.
+type appConn struct {
 	loop.Receiver
 	conn **proxytest.NullConn
 }
 
-func (n noting) OnOpen(c loop.Conn) {
+func (n appConn) OnOpen(c loop.Conn) {
 	*n.conn = c.(*proxytest.NullConn)
 	n.Receiver.OnOpen(c)
 }
@@ -41,7 +41,7 @@ func TestRequestsOfTurnAreWrittenTogether(t *testing.T) {
 			accept := m.Net.Accept[addr]
 			m.Net.Accept[addr] = func() (*proxytest.NullLoop, loop.Receiver) {
 				l, r := accept()
-				return l, noting{r, &app}
+				return l, appConn{r, &app}
 			}
 			m.Consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: addr, Weight: 1}}))
 			m.Net.Pump()
@@ -52,6 +52,9 @@ func TestRequestsOfTurnAreWrittenTogether(t *testing.T) {
 				before = app.Peer.Writes
 			}
 			call()
+			if app == nil {
+				t.Fatal("nothing was dialled")
+			}
 			if n := app.Peer.Writes - before; n != c.want {
 				t.Errorf("%d requests were written by %d writes, want %d", c.requests, n, c.want)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -350,14 +351,14 @@ func TestTunnelFlowControl(t *testing.T) {
 		for !strings.HasSuffix(head, "\r\n\r\n") {
 			head += string(must.Read(t, socket, 1))
 		}
-		must.Read(t, socket, 64<<10-8) // a quarter of the window opens it again, and this is a little less
+		must.Read(t, socket, mux.StreamWindow/4-8) // a quarter of the window opens it again, and this is a little less
 		m.W.Run(20 * time.Millisecond)
 		before := *left
 		for range 8 {
 			must.Read(t, socket, 1)
 			m.W.Run(5 * time.Millisecond)
 		}
-		if n := before - *left; n < 64<<10 {
+		if n := before - *left; n < mux.StreamWindow/4 {
 			t.Errorf("%d bytes were sent after a quarter of the window was read", n)
 		}
 		s.end()
@@ -559,8 +560,8 @@ func TestTunnelHeads(t *testing.T) {
 	}
 	s.end()
 	kept = append(kept, m.Consumer.Proc.Kept())
-	// The codec has one buffer of that, and the tunnel has one. Both take the same buffer again for each head.
-	if kept[0] < 3*long || kept[1] != kept[0] || kept[2] != kept[0] {
+	// The same memory is taken again for each head.
+	if kept[0] < long || kept[1] != kept[0] || kept[2] != kept[0] {
 		t.Errorf("%d bytes are free for others after the first head, %d after the second, and %d at the end, want the same", kept[0], kept[1], kept[2])
 	}
 	proxytest.CheckStreamsSettled(m, c)
