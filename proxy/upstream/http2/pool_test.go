@@ -375,7 +375,7 @@ func TestSteadyPings(t *testing.T) {
 }
 
 // TestRefusedBesideDraining: a connection that drains takes none of the requests that wait: all that have waited since a dial began fail
-// with it.
+// with that dial.
 func TestRefusedBesideDraining(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 60s, retry: {on: []}"})
 	a := startApps(m)[0]
