@@ -81,13 +81,35 @@ func TestTimerStays(t *testing.T) {
 	defer p.Close()
 	loop := &turns{}
 	p.turns = loop
-	for _, limit := range []time.Duration{time.Minute, 30 * time.Minute, -1} {
+	for _, limit := range []time.Duration{time.Minute, time.Minute, 30 * time.Minute, -1} {
 		loop.wait = kernel.Wait{Limit: limit}
 		if err := p.endTurn(); err != nil {
 			t.Fatal(err)
 		}
 		if p.due != time.Minute {
 			t.Errorf("after a turn that waits for %s, the timer is due at %s", limit, p.due)
+		}
+		p.setTimerFD(time.Hour) // so that another call shows
+	}
+	var left unix.ItimerSpec
+	if err := unix.TimerfdGettime(p.timerFD, &left); err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(left.Value.Nano()); got < 30*time.Minute {
+		t.Errorf("a later turn has set the timer to %s", got)
+	}
+}
+
+// TestInherited: a process that this one starts gets no descriptor of a Poller.
+func TestInherited(t *testing.T) {
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, fd := range []int{p.wakeFD, p.timerFD} {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("descriptor %d has the flags %x, %v", fd, flags, err)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package kernel_test
 
 import (
+	"errors"
 	"net"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -14,12 +17,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
+// engines open Pollers, by their names.
+var engines = map[string]func() (kernel.Poller, error){
+	"epoll": func() (kernel.Poller, error) { return epoll.Open() },
+	"gnet":  func() (kernel.Poller, error) { return gnet.Open() },
+}
+
 // forEachPoller runs f with a Poller of each engine.
 func forEachPoller(t *testing.T, f func(t *testing.T, open func() kernel.Poller)) {
-	for name, open := range map[string]func() (kernel.Poller, error){
-		"epoll": func() (kernel.Poller, error) { return epoll.Open() },
-		"gnet":  func() (kernel.Poller, error) { return gnet.Open() },
-	} {
+	for name, open := range engines {
 		t.Run(name, func(t *testing.T) {
 			f(t, func() kernel.Poller {
 				p, err := open()
@@ -34,6 +40,46 @@ func forEachPoller(t *testing.T, f func(t *testing.T, open func() kernel.Poller)
 				return p
 			})
 		})
+	}
+}
+
+// TestOpenFails: a Poller that can't have all of its descriptors leaves none, and closes none of others.
+func TestOpenFails(t *testing.T) {
+	files := func() []string {
+		all, err := os.ReadDir("/proc/self/fd")
+		must(t, "list descriptors", err)
+		var names []string
+		for _, file := range all {
+			names = append(names, file.Name())
+		}
+		return names
+	}
+	var limit unix.Rlimit
+	must(t, "get the limit", unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	for name, open := range engines {
+		before := files()
+		next, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		must(t, "find a free descriptor", err)
+		must(t, "close", unix.Close(next))
+		for n := 0; ; n++ {
+			must(t, "lower the limit", unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + n), Max: limit.Max}))
+			p, err := open()
+			must(t, "restore the limit", unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+			if err == nil {
+				must(t, "close", p.Close())
+			}
+			after := files()
+			isNew := func(name string) bool { return !slices.Contains(before, name) }
+			if slices.ContainsFunc(after, isNew) || !slices.Equal(after[:3], before[:3]) {
+				t.Errorf("%s with %d descriptors: %v are open, before %v", name, n, after, before)
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EMFILE) {
+				t.Fatalf("%s with %d descriptors: %v", name, n, err)
+			}
+		}
 	}
 }
 

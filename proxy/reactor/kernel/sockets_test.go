@@ -337,11 +337,8 @@ func TestFailedConnectIsClosed(t *testing.T) {
 	const calls = 50 // other descriptors of the process may come and go
 	before := next()
 	for range calls {
-		if fd, err := Connect(netip.MustParseAddrPort("255.255.255.255:1")); err == nil {
-			_ = unix.Close(fd)
-			t.Skip("the host has a way to the broadcast address")
-		} else if fd != -1 {
-			t.Errorf("descriptor %d, %v", fd, err)
+		if fd, err := Connect(netip.MustParseAddrPort("255.255.255.255:1")); fd != -1 || err == nil { // TCP has no broadcast
+			t.Fatalf("descriptor %d, %v", fd, err)
 		}
 	}
 	if after := next(); after >= before+calls {
