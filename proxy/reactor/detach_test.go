@@ -177,7 +177,7 @@ func dialSocket(t *testing.T, e *Reactor, addr string, _ *certs.Source) (halfClo
 }
 
 // eventually waits until check passes.
-func eventually(t *testing.T, check func() error) {
+func eventually(t testing.TB, check func() error) {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -257,7 +257,9 @@ func TestDetachOutlivesReactor(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d at the end", n)
 	}
-	if e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) == nil {
-		t.Error("the reservation was not released")
+	release := e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{})
+	if release == nil {
+		t.Fatal("the reservation was not released")
 	}
+	release()
 }

@@ -2,9 +2,11 @@ package reactor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +22,10 @@ func TestMain(m *testing.M) {
 		return
 	}
 	protocol.PoisonBuffers = true
+	// The Go runtime opens descriptors of its own with the first socket, and those are not for checkEnd to find.
+	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		_ = ln.Close()
+	}
 	leaktest.Main(m)
 }
 
@@ -69,10 +75,11 @@ func environmentEngine() engine.Kind {
 	return kind
 }
 
-// start starts a reactor and stops it at the end of the test. Unless o says otherwise it
+// start starts a reactor, stops it at the end of the test, and checks that nothing is left of it. Unless o says otherwise it
 // has one loop and the environment's ENGINE. Handshakes may take waitLimit.
 func start(t testing.TB, o Options) *Reactor {
 	t.Helper()
+	files := openFiles(t)
 	if o.Loops == 0 {
 		o.Loops = 1
 	}
@@ -93,8 +100,44 @@ func start(t testing.TB, o Options) *Reactor {
 		if err := e.Stop(ctx); err != nil && err != ErrStopped {
 			t.Errorf("Stop: %v", err)
 		}
+		checkEnd(t, e, files)
 	})
 	return e
+}
+
+// checkEnd checks that nothing is left of a reactor that was stopped: on its loops, in its counts, and of the descriptors above
+// those that were open before. All of its Sockets must be closed.
+func checkEnd(t testing.TB, e *Reactor, files int) {
+	t.Helper()
+	for _, l := range e.loops {
+		recv(t, l.ended, "the end of a loop")
+		if len(l.conns)+len(l.newcomers) > 0 || l.load.Load() != 0 {
+			t.Errorf("loop %d has %d connections, %d newcomers, and counts %d", l.index, len(l.conns), len(l.newcomers), l.load.Load())
+		}
+		for fd, w := range l.watchers {
+			if w != nil {
+				t.Errorf("loop %d watches descriptor %d", l.index, fd)
+			}
+		}
+	}
+	eventually(t, func() error {
+		p, d := &e.connections, &e.dialer
+		counts := []int64{p.open.Load(), p.others.Load(), p.taken.Load(), p.files.Load(), p.dialled.Load(), e.waiting.Load()}
+		p.mu.Lock()
+		counts = append(counts, int64(len(p.bySource)))
+		p.mu.Unlock()
+		d.mu.Lock()
+		counts = append(counts, int64(d.active), int64(len(d.waiting)), int64(len(d.queued)), int64(len(d.dials)))
+		d.mu.Unlock()
+		handshakes, _ := e.Handshakes()
+		if counts = append(counts, int64(handshakes)); slices.Max(counts) != 0 || slices.Min(counts) != 0 {
+			return fmt.Errorf("a count is left: %d", counts)
+		}
+		if n := openFiles(t); n > files {
+			return fmt.Errorf("%d descriptors are open, %d before", n, files)
+		}
+		return nil
+	})
 }
 
 // listen opens a listener on loopback and returns its address.
