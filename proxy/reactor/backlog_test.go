@@ -2,7 +2,9 @@ package reactor
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
@@ -126,5 +128,48 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 		if err := l.Close(); err != net.ErrClosed {
 			t.Errorf("the second Close returns %v", err)
 		}
+	}
+}
+
+// TestStopClosesBacklog: connections that no loop has accepted when the reactor stops are closed, whatever their listener would do
+// with them, and are no failures.
+func TestStopClosesBacklog(t *testing.T) {
+	own := NewIdentity(t)
+	for name, c := range map[string]struct {
+		listen ListenOptions
+		says   string
+	}{
+		"plain": {ListenOptions{}, "hello"},
+		"TLS":   {ListenOptions{TLS: own.Server}, string(clientHello(t, own))},
+		"of a proxy": {ListenOptions{Proxies: &Proxies{
+			Trusts: func(netip.Addr) bool { return true }, Wait: func() time.Duration { return waitLimit }, Refused: func(string, error) { t.Error("refused") },
+		}}, header},
+		"redirected": {ListenOptions{Transparent: &Transparent{
+			Wait: waitLimit, Guarded: func() bool { return false }, Pass: func(loop.Socket, netip.AddrPort, []byte) { t.Error("passed") },
+		}}, "hello"},
+		"above the limit": {ListenOptions{MaxConnections: 1, Overload: []byte("busy")}, "hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{Loops: 2})
+			l := listenEcho(t, e, c.listen)
+			for _, a := range l.acceptors { // as if the loops got no processor
+				on(t, a.loop, a.stop)
+			}
+			var clients []net.Conn
+			for range 3 {
+				nc := dial(t, l.Addr().String())
+				must.Write(t, nc, c.says)
+				clients = append(clients, nc)
+			}
+			if err := e.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, nc := range clients {
+				_, _ = io.Copy(io.Discard, nc) // ends
+			}
+			if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || st.Panics != 0 || st.AcceptErrors != 0 || len(st.TLSFailures) > 0 {
+				t.Errorf("%+v", st)
+			}
+		})
 	}
 }

@@ -36,6 +36,7 @@ func TestDestination(t *testing.T) {
 		{"one connection less than too many", room, 1, 0, 1},
 		{"too many connections", full, 1, 1, 0},
 		{"too busy", of(1, 0.5, 0), 0, 2, 0.5},
+		{"too busy, to the first of the same", of(1, 0, 0), 0, 1, 0.5},
 		{"others are as busy", of(0.95, 0.95, 0.8), 0, 0, 0},
 		{"busy enough", of(tooBusy, 0.3), 0, 0, 0},
 		{"just too busy", of(0.875, 0.25), 0, 1, 0.3125 / 0.875},
@@ -124,4 +125,96 @@ func TestUse(t *testing.T) {
 		t.Errorf("in a turn of %v it uses %v", staleUse, share)
 	}
 	close(release)
+}
+
+// TestDecide: a loop decides in its own time to which loop its connections move, for one window.
+func TestDecide(t *testing.T) {
+	const now = 10 * moveTurn // of the first of two loops
+	for _, c := range []struct {
+		name        string
+		at          time.Duration
+		own, other  float64 // shares
+		alone, ends bool
+		want        float64 // the part that moves; 0 for none
+	}{
+		{name: "to a loop with more to do", at: now, own: 0.1, other: 0.2, want: 1},
+		{name: "at the end of its time", at: now + moveTurn - 1, own: 0.1, other: 0.2, want: 1},
+		{name: "in the time of the other loop", at: now + moveTurn, own: 0.1, other: 0.2},
+		{name: "in the last moment of the other loop", at: now - 1, own: 0.1, other: 0.2},
+		{name: "half of what is too much", at: now, own: 1, other: 0.5, want: 0.25},
+		{name: "nothing to gain", at: now, own: 0.2, other: 0.1},
+		{name: "one loop", at: now, own: 0.1, alone: true},
+		{name: "the reactor stops", at: now, own: 0.1, other: 0.2, ends: true},
+	} {
+		loops := []*eventLoop{{index: 0}, {index: 1}}
+		for i, share := range []float64{c.own, c.other} {
+			u := &loops[i].use
+			u.since = c.at - useWindow
+			if u.isDue(c.at-1) || !u.isDue(c.at) {
+				t.Errorf("%s: the window does not end after its time", c.name)
+			}
+			u.measure(c.at, time.Duration(share*float64(useWindow)), 5)
+			if use := u.at(c.at+staleUse, true); use.share != share || use.connections != 5 || u.at(c.at+staleUse+1, true).share != 0 || u.at(c.at+staleUse+1, false).share != 1 {
+				t.Errorf("%s: the use is %+v, want %v", c.name, use, share)
+			}
+		}
+		m := &moving{of: loops[0], all: loops, to: loops[1], window: 7, debt: 5, left: 3}
+		if c.alone {
+			m.all = loops[:1]
+		}
+		if c.ends {
+			m.stop()
+		}
+		for range 2 { // the second time is as the first
+			m.debt, m.left = 5, 3
+			m.decide(c.at)
+		}
+		if m.window != 9 || (m.to != nil) != (c.want > 0) {
+			t.Errorf("%s: to %p in window %d", c.name, m.to, m.window)
+		}
+		if c.want > 0 && (m.to != loops[1] || m.part != c.want || m.until != c.at+useWindow || m.debt != 0 || m.left != maxGathered) {
+			t.Errorf("%s: %v of the connections until %s, debt %v, at most %d", c.name, m.part, m.until, m.debt, m.left)
+		}
+		loops[0].now = c.at + useWindow - 1
+		other := &conn{} // not from a listener
+		if m.to != nil && (m.move(other) || m.to == nil) {
+			t.Errorf("%s: the window has ended early", c.name)
+		}
+		loops[0].now++
+		if m.to != nil && (m.move(other) || m.to != nil) {
+			t.Errorf("%s: the window has not ended", c.name)
+		}
+	}
+}
+
+// TestLoopOf: an accepted connection stays on its loop, unless another loop has fewer connections by an eighth.
+func TestLoopOf(t *testing.T) {
+	for _, c := range []struct {
+		loads    []int64
+		on, want int // -1 for no loop
+	}{
+		{[]int64{0, 0, 0}, 2, 2},
+		{[]int64{1, 0, 0}, 0, 1},
+		{[]int64{9, 8, 9}, 0, 0},
+		{[]int64{10, 8, 9}, 0, 1},
+		{[]int64{10, 9, 8}, 0, 2},
+		{[]int64{18, 16, 17}, 0, 0},
+		{[]int64{19, 17, 18}, 0, 0},
+		{[]int64{3, 2, 2}, -1, 1},
+		{[]int64{2, 2, 2}, -1, 0},
+		{[]int64{2, 2, 1}, -1, 2},
+	} {
+		l := &Listener{}
+		for i, n := range c.loads {
+			l.loops = append(l.loops, &eventLoop{index: i})
+			l.loops[i].load.Store(n)
+		}
+		var on *eventLoop
+		if c.on >= 0 {
+			on = l.loops[c.on]
+		}
+		if got := l.loopFor(on); got.index != c.want {
+			t.Errorf("loads %d, on %d: loop %d, want %d", c.loads, c.on, got.index, c.want)
+		}
+	}
 }

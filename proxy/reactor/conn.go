@@ -86,7 +86,7 @@ func (c *conn) become(next connState) {
 
 // Write implements loop.Conn.
 func (c *conn) Write(b []byte) {
-	if c.state != connOpen || c.err != nil || len(b) == 0 {
+	if c.state != connOpen {
 		return
 	}
 	if c.secure != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -192,11 +193,21 @@ func TestCauses(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			closed := make(chan error, 1)
-			e.loops[0].Post(func() {
-				e.loops[0].Dial(tc.addr, tc.timeout, &stream{
-					open:  func(loop.Conn) { t.Error("OnOpen") },
-					close: func(err error) { closed <- err },
-				})
+			var dialled *conn
+			on(t, e.loops[0], func() {
+				s := &stream{open: func(loop.Conn) { t.Error("OnOpen") }}
+				s.close = func(err error) {
+					if dialled.dial.timer.Armed() {
+						t.Error("the timer of the dial is armed")
+					}
+					closed <- err
+				}
+				e.loops[0].Dial(tc.addr, tc.timeout, s)
+				if conns := e.loops[0].conns; len(conns) > 0 {
+					dialled = conns[0]
+				} else { // it has failed
+					dialled = e.loops[0].closed[0]
+				}
 			})
 			var op *net.OpError
 			err := recv(t, closed, "OnClose")
@@ -278,32 +289,55 @@ func TestPanics(t *testing.T) {
 // TestDialTimeoutAfterConnect: a socket that arrives on the loop after its dial has timed
 // out is closed, and OnClose is called once.
 func TestDialTimeoutAfterConnect(t *testing.T) {
-	e := start(t, Options{})
-	l := e.loops[0]
-	peers := make(chan net.Conn, 1)
-	ln := must.Listen(t)
-	go func() {
-		if c, err := ln.Accept(); err == nil {
-			peers <- c
-		}
-	}()
-	closed := make(chan error, 2)
-	on(t, l, func() {
-		l.Dial(ln.Addr().String(), waitLimit, &stream{
-			open:  func(loop.Conn) { t.Error("OnOpen") },
-			close: func(err error) { closed <- err },
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			e := start(t, Options{})
+			l := e.loops[0]
+			addr, prefix := "127.0.0.1:0", ""
+			if network == "unix" {
+				addr, prefix = unixAddrs(t)[0][len("unix:"):], "unix:"
+			}
+			ln := must.ListenOn(t, network, addr)
+			peers := make(chan net.Conn, 1)
+			go func() {
+				if c, err := ln.Accept(); err == nil {
+					peers <- c
+				}
+			}()
+			closed := make(chan error, 2)
+			on(t, l, func() {
+				l.Dial(prefix+ln.Addr().String(), waitLimit, &stream{
+					open:  func(loop.Conn) { t.Error("OnOpen") },
+					close: func(err error) { closed <- err },
+				})
+				c := l.conns[0]
+				peer := recv(t, peers, "the connection")
+				t.Cleanup(func() { peer.Close() })
+				eventually(t, func() error {
+					if network == "unix" && !l.posts.some.Load() {
+						return errors.New("the dialer has not ended")
+					}
+					return nil
+				})
+				c.dial.onTimeout() // the socket is connected, and the loop is busy
+				go func() {
+					_ = peer.SetReadDeadline(time.Now().Add(waitLimit))
+					_, err := peer.Read(make([]byte, 1))
+					closed <- err
+				}()
+			})
+			got := []error{recv(t, closed, "OnClose"), recv(t, closed, "the end of the socket")}
+			if !slices.Contains(got, error(syscall.ETIMEDOUT)) || !slices.Contains(got, io.EOF) {
+				t.Errorf("OnClose and the peer's end: %v", got)
+			}
+			for e.dialer.busy() > 0 {
+				on(t, l, func() {})
+			}
+			on(t, l, func() {})
+			if s := e.Stats(); s.Open != 0 || s.Dialled != 0 || s.DialErrors != 1 || l.load.Load() != 0 || e.connections.dialled.Load() != 0 || len(closed) > 0 {
+				t.Errorf("stats %+v, load %d", s, l.load.Load())
+			}
 		})
-		c := l.conns[0]
-		peer := recv(t, peers, "the connection")
-		t.Cleanup(func() { peer.Close() })
-		c.dial.onTimeout() // the socket is connected, and the loop is busy
-	})
-	recv(t, closed, "OnClose")
-	for e.dialer.busy() > 0 {
-		on(t, l, func() {})
-	}
-	if s := e.Stats(); s.Open != 0 || s.Dialled != 0 || l.load.Load() != 0 || len(closed) > 0 {
-		t.Errorf("stats %+v, load %d", s, l.load.Load())
 	}
 }
 
@@ -395,3 +429,148 @@ func TestEventOfFormerOwner(t *testing.T) {
 		}
 	})
 }
+
+// TestEventsOfOneKind: an event for output reads nothing, and an event for input sends nothing.
+func TestEventsOfOneKind(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	got := make(chan string, 1)
+	c, peer := accepted(t, e, &stream{data: func(b []byte) { got <- string(b) }})
+	on(t, l, func() {
+		must.Write(t, peer, "input")
+		awaitInput(t, c)
+		if c.onEvents(kernel.Output); len(got) > 0 {
+			t.Error("an event for output has read")
+		}
+	})
+	if s := recv(t, got, "the input"); s != "input" {
+		t.Errorf("read %q", s)
+	}
+	const size = 32 << 20
+	on(t, l, func() {
+		c.Write(make([]byte, size))
+		left := c.Buffered()
+		if left == 0 {
+			t.Error("the kernel took all output: the test proves nothing")
+		}
+		must.Read(t, peer, size-left)
+		eventually(t, func() error {
+			fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLOUT}}
+			if n, err := unix.Poll(fds, 0); n == 0 {
+				return fmt.Errorf("no room, %v", err)
+			}
+			return nil
+		})
+		if c.onEvents(kernel.Input); c.Buffered() != left {
+			t.Errorf("an event for input has sent %d bytes", left-c.Buffered())
+		}
+		go func() { _, _ = io.Copy(io.Discard, peer) }()
+	})
+	eventually(t, func() (err error) {
+		on(t, l, func() {
+			if n := c.Buffered(); n > 0 {
+				err = fmt.Errorf("%d bytes are left", n)
+			}
+		})
+		return err
+	})
+}
+
+// TestDescriptor: what is written arrives in order, whatever the kernel takes at once, and room is told of when there is some.
+func TestDescriptor(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	for name, write := range map[string]func(d *descriptor, b []byte) syscall.Errno{
+		"bytes": (*descriptor).write,
+		"parts": func(d *descriptor, b []byte) syscall.Errno {
+			return d.writeParts([][]byte{nil, b[:len(b)/2], nil, b[len(b)/2:], nil})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(ends[1])
+			d := &descriptor{loop: l, fd: ends[0]}
+			var sent, got []byte
+			in := make([]byte, 1<<20)
+			receive := func() {
+				for {
+					n, errno := kernel.Receive(ends[1], in)
+					if errno == unix.EAGAIN {
+						return
+					}
+					if errno != 0 || n == 0 {
+						t.Fatalf("%d bytes, %v", n, errno)
+					}
+					got = append(got, in[:n]...)
+				}
+			}
+			put := func(n int) {
+				b := make([]byte, n)
+				for i := range b {
+					b[i] = byte((len(sent) + i) * 7 >> 3)
+				}
+				sent = append(sent, b...)
+				if errno := write(d, b); errno != 0 {
+					t.Fatal(errno)
+				}
+			}
+			on(t, l, func() {
+				if err := d.watch(ignored{}, kernel.Input); err != nil {
+					t.Error(err)
+				}
+				if put(10); d.buffered() > 0 {
+					t.Errorf("%d bytes are left although there is room", d.buffered())
+				}
+				for d.buffered() == 0 {
+					put(100_000)
+				}
+				left := d.buffered()
+				if put(1); d.buffered() != left+1 {
+					t.Errorf("%d bytes are left, before %d", d.buffered(), left)
+				}
+				put(30 * blockSize)
+				if errno := d.onWritable(); errno != 0 || d.buffered() < 30*blockSize {
+					t.Errorf("without room %d bytes are left, %v", d.buffered(), errno)
+				}
+				told := &loop.Flush{Do: func() {}}
+				d.awaits = awaited{blockSize, told}
+				d.checkRoom()
+				if d.awaits.then == nil {
+					t.Error("told of room too early")
+				}
+				receive()
+				if n, errno := d.sendKept(); errno != 0 || n <= (kernel.MaxParts-1)*blockSize {
+					t.Errorf("sent %d bytes, %v", n, errno)
+				} else {
+					d.out.remove(l, n)
+				}
+				for d.buffered() > blockSize {
+					if errno := d.onWritable(); errno != 0 {
+						t.Fatal(errno)
+					}
+					receive()
+				}
+				d.checkRoom()
+				if d.awaits.then != nil || l.flushes.Empty() {
+					t.Error("not told of room")
+				}
+				receive()
+				if string(got) != string(sent) || d.buffered() > 0 {
+					t.Errorf("%d of %d bytes came, or others, and %d are left", len(got), len(sent), d.buffered())
+				}
+				d.close()
+				d.close()
+				if n, errno := kernel.Receive(ends[1], in); n != 0 || errno != 0 || d.fd != -1 {
+					t.Errorf("after the close: %d bytes, %v", n, errno)
+				}
+			})
+		})
+	}
+}
+
+// ignored is a watcher of events that do not matter.
+type ignored struct{}
+
+func (ignored) onEvents(kernel.Events) {}

@@ -108,6 +108,7 @@ func TestDrainEnds(t *testing.T) {
 		{"peer stays", 10, func(p *net.TCPConn) {}},
 		{"peer resets, output left", 64 << 20, func(p *net.TCPConn) { p.SetLinger(0); p.Close() }},
 		{"peer takes nothing", 64 << 20, func(p *net.TCPConn) {}},
+		{"peer takes a part", 64 << 20, func(p *net.TCPConn) { _, _ = io.CopyN(io.Discard, p, 1<<20) }},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -237,8 +237,14 @@ func TestMovePart(t *testing.T) {
 
 // TestGather: connections that have little to do come to share a loop by themselves.
 func TestGather(t *testing.T) {
+	for _, loops := range []int{2, 3} {
+		t.Run(fmt.Sprint(loops), func(t *testing.T) { gather(t, loops) })
+	}
+}
+
+func gather(t *testing.T, loops int) {
 	const conns = 8
-	e := start(t, Options{Loops: 3})
+	e := start(t, Options{Loops: loops})
 	addr, _ := movers(t, e, ListenOptions{}, nil)
 	peers := make([]net.Conn, conns)
 	for i := range peers {

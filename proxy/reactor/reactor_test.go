@@ -243,10 +243,10 @@ func TestMaxConnections(t *testing.T) {
 // TestOverloadEnds: a connection above the limit is closed after a moment, although its peer stays.
 func TestOverloadEnds(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
-	addr := listen(t, e, ListenOptions{Overload: []byte("busy")}, echo)
+	addr := listen(t, e, ListenOptions{Overload: []byte("b")}, echo)
 	ask(t, dial(t, addr), "a")
 	refused := dial(t, addr)
-	if got, err := io.ReadAll(refused); string(got) != "busy" || err != nil {
+	if got, err := io.ReadAll(refused); string(got) != "b" || err != nil {
 		t.Errorf("it got %q, %v", got, err)
 	}
 	eventually(t, func() error { // what comes after the close is reset
@@ -298,10 +298,14 @@ func TestCapConnections(t *testing.T) {
 // TestMaxConnectionsNoOverload: without Overload a connection above the limit is just closed.
 func TestMaxConnectionsNoOverload(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
-	addr := listen(t, e, ListenOptions{}, echo)
+	l := listenEcho(t, e, ListenOptions{})
+	addr := l.Addr().String()
 	ask(t, dial(t, addr), "a")
 	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("the refused connection got %q, %v", got, err)
+	}
+	if n := len(l.overloadTokens); n > 0 {
+		t.Errorf("%d connections are sent something", n)
 	}
 }
 

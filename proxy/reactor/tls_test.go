@@ -112,14 +112,14 @@ func TestTLSRefusesPeers(t *testing.T) {
 func TestTLSHealthCheck(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
-	for _, text := range []string{"", "\x16\x03\x01"} {
+	for i, text := range []string{"", "\x16", "\x16\x03\x01"} {
 		c := must.Dial(t, "tcp", addr)
 		must.Write(t, c, text)
 		_ = c.(*net.TCPConn).CloseWrite()
 		_, _ = io.ReadAll(c) // until the listener has closed
 		c.Close()
+		awaitFailure(t, e, CodeFailed, int64(i))
 	}
-	awaitFailure(t, e, CodeFailed, 1)
 }
 
 // TestTLSDialRefuses: a dial fails without OnOpen if the certificate of the server is not

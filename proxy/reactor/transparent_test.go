@@ -123,7 +123,7 @@ func TestRedirectedPass(t *testing.T) {
 // TestRedirectedGuarded: with rules, what resembles HTTP reaches a loop as it came, and all else is passed on.
 func TestRedirectedGuarded(t *testing.T) {
 	for says, onLoop := range map[string]bool{
-		"GET / HTTP/1.1\r\n": true, "PRI * HTTP/2.0\r\n": true, "GET  / HTTP/1.1\r\n": true, "GET /\r\n": true, "GET / HTTP/": true,
+		"GET / HTTP/1.1\r\n": true, "PRI * HTTP/2.0\r\n": true, "GET  / HTTP/1.1\r\n": true, "GET /\r\n": true, "GET / HTTP/": true, "G": true,
 		"PUT\v/\vHTTP/1.1\r\n": true,
 		"\r\n":                 true, "": false, "PING\r\n": false, "get key\r\n": false, "\x16\x03\x01": false,
 	} {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -243,4 +245,195 @@ func TestTimerMaxDelay(t *testing.T) {
 			t.Error("the timer is missing")
 		}
 	})
+}
+
+// wakes is a Poller that counts calls of Wake.
+type wakes struct {
+	kernel.Poller
+	count int
+}
+
+func (w *wakes) Wake() { w.count++ }
+
+// byHand returns a loop that the test runs turn by turn. No goroutine of another test may post to it.
+func byHand(t *testing.T) (*eventLoop, *wakes) {
+	t.Helper()
+	w := &wakes{}
+	l := &eventLoop{reactor: start(t, Options{}), poller: w}
+	l.moving.of = l
+	return l, w
+}
+
+// TestWaitAfterTurn: how long a loop waits after a turn follows from what is left to do.
+func TestWaitAfterTurn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		turn func(l *eventLoop)
+		want func(l *eventLoop, due time.Duration) time.Duration
+	}{
+		{"nothing", func(*eventLoop) {}, func(*eventLoop, time.Duration) time.Duration { return -1 }},
+		{"a timer", func(l *eventLoop) { l.After(time.Hour, &loop.Timer{}) }, func(l *eventLoop, due time.Duration) time.Duration {
+			return due + time.Hour - l.turn.ended
+		}},
+		{"a timer for the next turn", func(l *eventLoop) {
+			l.Post(func() { l.After(0, &loop.Timer{}) })
+		}, func(*eventLoop, time.Duration) time.Duration { return 0 }},
+		{"a flush of a flush", func(l *eventLoop) {
+			l.Defer(&loop.Flush{Do: func() { l.Defer(&loop.Flush{}) }})
+		}, func(*eventLoop, time.Duration) time.Duration { return 0 }},
+		{"a closed connection of a flush", func(l *eventLoop) {
+			l.closed = append(l.closed, &conn{descriptor: descriptor{loop: l}, receiver: &stream{close: func(error) { l.closed = append(l.closed, &conn{}) }}})
+		}, func(*eventLoop, time.Duration) time.Duration { return 0 }},
+		{"a function of a flush", func(l *eventLoop) {
+			l.Defer(&loop.Flush{Do: func() { l.Post(func() {}) }})
+		}, func(*eventLoop, time.Duration) time.Duration { return 0 }},
+	} {
+		l, w := byHand(t)
+		l.quantum.began = time.Hour // no yield
+		l.BeginTurn()
+		if l.now != l.turn.began || l.now == 0 || l.turn.events != 0 {
+			t.Errorf("%s: the turn has begun at %d, and it is %d", c.name, l.turn.began, l.now)
+		}
+		if l.Peek(func() {}) {
+			t.Errorf("%s: Peek in a turn", c.name)
+		}
+		due := l.now
+		c.turn(l)
+		got := l.EndTurn()
+		if want := c.want(l, due); got.Limit != want || got.Now != l.turn.ended || got.Stop || l.waiting.Load() && want == 0 && !l.posts.some.Load() || !l.waiting.Load() && want != 0 {
+			t.Errorf("%s: %+v, want a limit of %d at %d; waits: %t", c.name, got, want, l.turn.ended, l.waiting.Load())
+		}
+		if took := l.stats.Turns.Sum; l.turn.ended != l.turn.began+took || l.stats.Turns.Count() != 1 || w.count != 0 {
+			t.Errorf("%s: the turn from %d to %d took %d; woken %d times", c.name, l.turn.began, l.turn.ended, took, w.count)
+		}
+		if !l.Peek(func() {}) {
+			t.Errorf("%s: no Peek after the turn", c.name)
+		}
+	}
+}
+
+// TestRestAfterTurn: after a rest the loop expects another one, and after a busy time none.
+func TestRestAfterTurn(t *testing.T) {
+	l, _ := byHand(t)
+	l.turn.ended = -restAfter // a wait that was long
+	l.BeginTurn()
+	if w := l.EndTurn(); !w.Rest {
+		t.Error("no rest after a rest")
+	}
+	l.turn.ended, l.turn.rested = time.Hour, -restAgain // no wait, long after a rest
+	l.BeginTurn()
+	if w := l.EndTurn(); w.Rest {
+		t.Error("a rest after no rest")
+	}
+}
+
+// TestYieldEndsTurn: what others do while a loop yields is no part of the turn, nor of the wait after the turn.
+func TestYieldEndsTurn(t *testing.T) {
+	l, _ := byHand(t)
+	l.BeginTurn()
+	l.quantum.began = -2 * timeSlice
+	w := l.EndTurn()
+	if ended := l.turn.began + l.stats.Turns.Sum; l.quantum.count != 1 || l.turn.ended <= ended || w.Now != l.turn.ended {
+		t.Errorf("%d yields; the turn ended at %d, and after them it is %d", l.quantum.count, ended, w.Now)
+	}
+}
+
+// seen is a watcher that notes when it is told of events.
+type seen struct {
+	l    *eventLoop
+	at   []time.Duration
+	what []kernel.Events
+}
+
+func (s *seen) onEvents(e kernel.Events) {
+	s.at, s.what = append(s.at, s.l.now), append(s.what, e)
+	if e == kernel.All {
+		panic("a test")
+	}
+}
+
+// TestEventsOfTurn: each event reaches the watcher of its descriptor, at its own time. The first one comes with the turn.
+func TestEventsOfTurn(t *testing.T) {
+	l, _ := byHand(t)
+	s := &seen{l: l}
+	l.setWatcher(3, s)
+	l.setWatcher(5, s)
+	l.BeginTurn()
+	for fd := range 8 { // of 3 and 5 alone
+		l.OnEvents(fd, kernel.Events(fd))
+	}
+	if want := []kernel.Events{3, 5}; !slices.Equal(s.what, want) || s.at[0] <= l.turn.began || s.at[1] <= s.at[0] {
+		t.Errorf("events %b at %d in a turn since %d", s.what, s.at, l.turn.began)
+	}
+	if l.EndTurn(); l.stats.Events != 2 || l.stats.TurnEvents.Sum != 8 {
+		t.Errorf("%d events, %d of the turn", l.stats.Events, l.stats.TurnEvents.Sum)
+	}
+	l.BeginTurn()
+	if l.OnEvents(3, kernel.Input); l.now != l.turn.began || s.at[2] != l.turn.began {
+		t.Errorf("the first event is at %d, the turn at %d", s.at[2], l.turn.began)
+	}
+	l.setWatcher(3, nil)
+	l.OnEvents(3, kernel.Input)
+	l.OnEvents(5, kernel.All)
+	if l.EndTurn(); len(s.at) != 4 || l.stats.Events != 4 || l.reactor.Panics().Count() != 1 {
+		t.Errorf("%d events, %d panics", l.stats.Events, l.reactor.Panics().Count())
+	}
+}
+
+// TestPostWakes: Post wakes a loop that waits, once, and no other.
+func TestPostWakes(t *testing.T) {
+	l, w := byHand(t)
+	l.quantum.began = time.Hour
+	ran := 0
+	count := func() { ran++ }
+	for turn := range 3 {
+		l.BeginTurn()
+		l.Post(count)
+		l.Post(count)
+		l.EndTurn()
+		if w.count != turn || ran != 4*turn+2 {
+			t.Errorf("turn %d: woken %d times, %d functions have run", turn, w.count, ran)
+		}
+		l.Post(count)
+		l.Post(count)
+		if w.count != turn+1 {
+			t.Errorf("after turn %d: woken %d times", turn, w.count)
+		}
+	}
+	l.BeginTurn()
+	l.EndTurn()
+	l.posts.retire()
+	if l.Post(count); w.count != 3 || len(l.posts.queue)+len(l.posts.take()) > 0 {
+		t.Errorf("after the end: woken %d times", w.count)
+	}
+}
+
+// TestPostMemory: the queue of posted functions keeps its memory, unless it was very long.
+func TestPostMemory(t *testing.T) {
+	l, _ := byHand(t)
+	fill := func(n int) {
+		for range n {
+			l.Post(func() {})
+		}
+		if got := len(l.posts.take()); got != n {
+			t.Errorf("%d of %d functions", got, n)
+		}
+	}
+	for _, n := range []int{10, 10, maxKeptPosts + 1, 10, 10, 10} {
+		fill(n)
+	}
+	p := &l.posts
+	if kept := cap(p.queue) + cap(p.taken); kept > maxKeptPosts || kept < 10 {
+		t.Errorf("memory for %d functions is kept", kept)
+	}
+	fill(10)
+	fill(10)
+	if n := testing.AllocsPerRun(10, func() {
+		for range 10 {
+			l.Post(nil)
+		}
+		clear(l.posts.take())
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
