@@ -88,17 +88,16 @@ func (a *acceptor) failed(err error) {
 
 // onAccept gives fd, accepted on a loop, to a loop, or refuses it.
 func (l *Listener) onAccept(on *eventLoop, fd int, from netip.AddrPort) {
+	if l.opts.Proxies != nil || l.opts.Transparent != nil {
+		l.acceptElsewhere(fd, from) // closes fd
+		return
+	}
 	decided := false
 	defer func() {
 		if !decided { // a panic
 			_ = unix.Close(fd)
 		}
 	}()
-	if l.opts.Proxies != nil || l.opts.Transparent != nil {
-		decided = true
-		l.acceptElsewhere(fd, from)
-		return
-	}
 	at, ok := l.reactor.connections.reserve(l.countedSource(fd, from.Addr()), &l.limit, connFiles)
 	decided = true
 	if !ok {

@@ -560,8 +560,15 @@ func TestDescriptor(t *testing.T) {
 				if string(got) != string(sent) || d.buffered() > 0 {
 					t.Errorf("%d of %d bytes came, or others, and %d are left", len(got), len(sent), d.buffered())
 				}
+				if errno := d.keep([]byte("x")); errno != 0 {
+					t.Error(errno)
+				}
+				blocks := l.blocks.count
 				d.close()
 				d.close()
+				if d.buffered() != 0 || l.blocks.count != blocks+1 {
+					t.Errorf("after the close %d bytes are left, and the loop has %d blocks, before %d", d.buffered(), l.blocks.count, blocks)
+				}
 				if n, errno := kernel.Receive(ends[1], in); n != 0 || errno != 0 || d.fd != -1 {
 					t.Errorf("after the close: %d bytes, %v", n, errno)
 				}

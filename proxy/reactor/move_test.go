@@ -175,6 +175,42 @@ func TestNotMoved(t *testing.T) {
 	}
 }
 
+// TestNotMovedNow: a connection that has output, or is about to end, does not move.
+func TestNotMovedNow(t *testing.T) {
+	for name, before := range map[string]func(c *conn){
+		"output":      func(c *conn) { c.keep([]byte{'x'}) },
+		"drain":       func(c *conn) { c.Drain() },
+		"closed":      func(c *conn) { c.Close() },
+		"asked":       func(c *conn) { c.inputIn = c.loop.moving.window },
+		"none may":    func(c *conn) { c.loop.moving.left = 0 },
+		"a part":      func(c *conn) { c.loop.moving.part = 0.99 },
+		"other loops": func(c *conn) { c.listener = &Listener{loops: c.listener.loops[:1]} },
+		"dialled":     func(c *conn) { c.listener = nil },
+		"receiver":    func(c *conn) { c.receiver = &stream{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{Loops: 2})
+			holdMoves(t, e, 0, 0, 0)
+			addr, _ := movers(t, e, ListenOptions{}, nil)
+			release := holdLoop(e.loops[1]) // so the first one accepts
+			p := dial(t, addr)
+			ask(t, p, "before")
+			holdMovesOf(t, e.loops[0], 1, 1, e.loops[1])
+			on(t, e.loops[0], func() {
+				l := e.loops[0]
+				c := l.conns[0]
+				before(c)
+				left := l.moving.left
+				if l.moving.move(c) || l.stats.Moved != 0 || l.moving.left != left {
+					t.Errorf("it has moved; %d may", l.moving.left)
+				}
+				l.moving.to = nil
+			})
+			close(release)
+		})
+	}
+}
+
 // TestMoveBeforeDrain: a connection that moves has its input before what its new loop does next.
 func TestMoveBeforeDrain(t *testing.T) {
 	e := start(t, Options{Loops: 2})

@@ -48,6 +48,9 @@ func TestDefaults(t *testing.T) {
 	if n := len(e.Loops()); n < 1 || n > MaxLoops {
 		t.Errorf("%d loops", n)
 	}
+	if stall := e.writeStall(); stall != 30*time.Second {
+		t.Errorf("a drain may stall for %s", stall)
+	}
 	ask(t, dial(t, listenEcho(t, e, ListenOptions{}).Addr().String()), "hello")
 	p := e.Connections()
 	var files unix.Rlimit
@@ -181,7 +184,12 @@ func TestDialOnItsLoop(t *testing.T) {
 	for _, l := range e.loops {
 		got := make(chan loop.Loop, 1)
 		l.Post(func() {
-			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { got <- c.(*conn).loop }})
+			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) {
+				if c.(*conn).dial != nil {
+					t.Error("the dial is kept in memory")
+				}
+				got <- c.(*conn).loop
+			}})
 		})
 		if recv(t, got, "a dial") != l {
 			t.Errorf("loop %d: the connection is on another", l.index)
@@ -479,18 +487,30 @@ func TestDialQueueDeadlines(t *testing.T) {
 
 // TestDialQueueShares: an address that does not respond leaves goroutines to others.
 func TestDialQueueShares(t *testing.T) {
-	e := start(t, Options{DialTLS: onGoroutines})
-	e.dialer.max = 4
-	black, l := blackhole(t), e.loops[0]
-	done := make(chan error, 1)
-	on(t, l, func() {
-		for range 10 {
-			l.Dial(black, waitLimit, &stream{})
+	for _, c := range []struct{ max, dials, active int }{{4, 10, 1}, {4, 2, 1}, {8, 10, 2}, {3, 2, 1}} {
+		e := start(t, Options{DialTLS: onGoroutines})
+		e.dialer.max = c.max
+		black, l := blackhole(t), e.loops[0]
+		done := make(chan error, 1)
+		on(t, l, func() {
+			for range c.dials {
+				l.Dial(black, waitLimit, &stream{})
+			}
+			l.Dial("127.0.0.1:1", waitLimit, &stream{close: func(err error) { done <- err }})
+		})
+		if err := recv(t, done, "the other dial to end"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("OnClose(%v), want %v", err, syscall.ECONNREFUSED)
 		}
-		l.Dial("127.0.0.1:1", waitLimit, &stream{close: func(err error) { done <- err }})
-	})
-	if err := recv(t, done, "the other dial to end"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("OnClose(%v), want %v", err, syscall.ECONNREFUSED)
+		eventually(t, func() error {
+			d := &e.dialer
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			left := c.dials - c.active
+			if d.active != c.active || len(d.waiting) != left || d.queued[black] != left || d.dials[black] != c.active || len(d.dials) != 1 {
+				return fmt.Errorf("%d goroutines, %d dials wait, %v and %v; want %d and %d", d.active, len(d.waiting), d.queued, d.dials, c.active, left)
+			}
+			return nil
+		})
 	}
 }
 

@@ -377,3 +377,34 @@ func TestTLSRotation(t *testing.T) {
 		t.Errorf("%+v", st.TLSFailures)
 	}
 }
+
+// TestTLSDials: handshakes of dialled connections are counted as those of accepted ones, and so are both ends.
+func TestTLSDials(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, withTLS(Options{}, own))
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	sock, err := e.SocketDialer().Dial(t.Context(), addr, "service", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	_ = sock.SetDeadline(time.Now().Add(waitLimit))
+	ask(t, sock.(net.Conn), "hello")
+	l, got := e.loops[0], make(chan string, 1)
+	on(t, l, func() {
+		l.Dial(addr, waitLimit, &stream{
+			open: func(c loop.Conn) { c.Write([]byte("hello")) },
+			data: func(b []byte) { got <- string(b) },
+		})
+	})
+	recv(t, got, "the echo")
+	on(t, l, func() {
+		if s := e.Stats(); s.Handshakes != 4 || s.Dialled != 2 || s.Accepted != 2 || s.Inbound != 2 || s.Open != 4 || s.DialErrors != 0 || l.load.Load() != 3 {
+			t.Errorf("%+v, load %d", s, l.load.Load())
+		}
+		l.conns.end()
+	})
+	if s := e.Stats(); s.Open != 1 || s.Inbound != 0 || l.load.Load() != 0 {
+		t.Errorf("%+v, load %d", s, l.load.Load())
+	}
+}

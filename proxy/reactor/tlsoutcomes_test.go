@@ -203,6 +203,32 @@ func TestSocketTruncated(t *testing.T) {
 	}
 }
 
+// TestDialledSocketTruncated: likewise of a Socket that was dialled.
+func TestDialledSocketTruncated(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, withTLS(Options{}, own))
+	ln := must.Listen(t)
+	go func() {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer nc.Close()
+		_, _ = tls.Server(nc, own.Server()).Write([]byte("part"))
+		_ = nc.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, nc)
+	}()
+	sock, err := e.SocketDialer().Dial(t.Context(), ln.Addr().String(), "service", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	_ = sock.SetReadDeadline(time.Now().Add(waitLimit))
+	if b, err := io.ReadAll(sock); string(b) != "part" || !errors.Is(err, errTruncated) {
+		t.Errorf("read %q, %v", b, err)
+	}
+}
+
 // TestSocketOfProxied: the peer of a Socket is the client that a proxy has named, with TLS and without.
 func TestSocketOfProxied(t *testing.T) {
 	own := NewIdentity(t)

@@ -163,3 +163,56 @@ func TestTLSRecheckHandshake(t *testing.T) {
 	recv(t, done, "the end of the connection")
 	awaitFailure(t, e, certs.CodeWrongPeer, 1)
 }
+
+// TestTrustEndsOnce: a peer that is no longer accepted is told of once, and not once its connection has ended or left its loop.
+func TestTrustEndsOnce(t *testing.T) {
+	own := NewIdentity(t)
+	for name, c := range map[string]struct {
+		before func(t *testing.T, c loop.Conn)
+		want   int
+	}{
+		"open":   {func(*testing.T, loop.Conn) {}, 1},
+		"closed": {func(_ *testing.T, c loop.Conn) { c.Close() }, 0},
+		"drains": {func(_ *testing.T, c loop.Conn) { c.Drain() }, 0},
+		"detached": {func(t *testing.T, c loop.Conn) {
+			s, err := c.Detach()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Reset()
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, Options{})
+			l := e.loops[0]
+			told := 0
+			conns := make(chan loop.Conn, 1)
+			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+				return &verified{stream{open: func(c loop.Conn) { conns <- c }}, func() { told++ }}
+			})
+			client := tls.Client(dial(t, addr), own.Client())
+			if err := client.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			opened := recv(t, conns, "the connection")
+			on(t, l, func() {
+				trust := &opened.(*conn).secure.trust
+				c.before(t, opened)
+				trust.end(io.EOF)
+				trust.end(io.EOF)
+				if n := e.Stats().TLSFailures[CodeFailed]; told != c.want || n != int64(c.want) {
+					t.Errorf("told %d times, counted %d times, want %d", told, n, c.want)
+				}
+				e.trust.verify(l, opened.(*conn)) // a connection that is not open has nothing to verify
+			})
+			on(t, l, func() {
+				if e.trust.Recheck(); told != c.want {
+					t.Errorf("told %d times", told)
+				}
+			})
+			if n := e.Stats().Panics; n > 0 {
+				t.Errorf("%d panics", n)
+			}
+		})
+	}
+}

@@ -303,6 +303,9 @@ func TestWaitAfterTurn(t *testing.T) {
 		if want := c.want(l, due); got.Limit != want || got.Now != l.turn.ended || got.Stop || l.waiting.Load() && want == 0 && !l.posts.some.Load() || !l.waiting.Load() && want != 0 {
 			t.Errorf("%s: %+v, want a limit of %d at %d; waits: %t", c.name, got, want, l.turn.ended, l.waiting.Load())
 		}
+		if c.name == "nothing" && l.now != l.turn.began {
+			t.Errorf("%s: the time has changed from %d to %d", c.name, l.turn.began, l.now)
+		}
 		if took := l.stats.Turns.Sum; l.turn.ended != l.turn.began+took || l.stats.Turns.Count() != 1 || w.count != 0 {
 			t.Errorf("%s: the turn from %d to %d took %d; woken %d times", c.name, l.turn.began, l.turn.ended, took, w.count)
 		}
@@ -335,6 +338,22 @@ func TestYieldEndsTurn(t *testing.T) {
 	w := l.EndTurn()
 	if ended := l.turn.began + l.stats.Turns.Sum; l.quantum.count != 1 || l.turn.ended <= ended || w.Now != l.turn.ended {
 		t.Errorf("%d yields; the turn ended at %d, and after them it is %d", l.quantum.count, ended, w.Now)
+	}
+}
+
+// TestTimeOfTurn: posted functions, and then flushes, have the time at which the first of them begins.
+func TestTimeOfTurn(t *testing.T) {
+	l, _ := byHand(t)
+	var at []time.Duration
+	note := func() { at = append(at, l.Now()) }
+	l.Post(note)
+	l.Post(note)
+	l.BeginTurn()
+	l.Defer(&loop.Flush{Do: note})
+	l.Defer(&loop.Flush{Do: note})
+	l.EndTurn()
+	if len(at) != 4 || at[0] <= l.turn.began || at[1] != at[0] || at[2] <= at[1] || at[3] != at[2] || at[3] > l.turn.ended {
+		t.Errorf("functions at %d in a turn from %d to %d", at, l.turn.began, l.turn.ended)
 	}
 }
 
