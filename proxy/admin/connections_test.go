@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -179,5 +180,21 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Errorf("a request in progress: %v", err)
+	}
+}
+
+// TestCheckers: a source is known for its health checks, and not for other requests.
+func TestCheckers(t *testing.T) {
+	var c connLimit
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	c.bound(server, 8)
+	for host, path := range []string{"/healthz", "/readyz", "/metrics", "/healthz/"} {
+		nc := &recorded{from: net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(host)), Port: 1}}
+		c.changed(nc, http.StateNew)
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		server.Handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(server.ConnContext(t.Context(), nc)))
+		if known, want := c.checkers.Has(fair.SourceOf(nc.RemoteAddr())), host < 2; known != want {
+			t.Errorf("after %s the source is known: %t", path, known)
+		}
 	}
 }

@@ -88,6 +88,9 @@ func TestOneLoop(t *testing.T) {
 	if got := decode[Stats](s, "/stats"); len(got.Loops) != 1 {
 		t.Errorf("%d loops", len(got.Loops))
 	}
+	if ms := decode[Milliseconds](s, "/milliseconds"); len(ms.Arrivals) != int(ms.End-ms.From) {
+		t.Errorf("milliseconds: %+v", ms)
+	}
 	if status, body := s.get("/metrics"); status != http.StatusOK || !strings.Contains(body, "\nremora_loops 1\n") {
 		t.Errorf("metrics: %d", status)
 	}
@@ -112,6 +115,9 @@ func TestHistoryBounds(t *testing.T) {
 	all, ok := h.of(allServices)
 	if !ok || len(all.At) != historyPoints || all.At[historyPoints-1] != 5*(historyPoints+29) || all.Requests[7] != 0.6 || all.Failed[7] != 0.4 {
 		t.Errorf("%t, %+v", ok, all)
+	}
+	if all.P50[7] < 0.010 || all.P50[7] > 0.020 {
+		t.Errorf("half of all requests take %v s", all.P50[7])
 	}
 	if all.Sent[7] != 0.6 || all.Won[7] != 0.4 {
 		t.Errorf("%v hedges were sent in a second, %v have won", all.Sent[7], all.Won[7])

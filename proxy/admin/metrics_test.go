@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -228,6 +230,16 @@ func TestProcessMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, between)
 		}
 	}
+	eventually.Nil(t, "the descriptors", func() error {
+		before, known := overload.OpenFiles()
+		got, _ := openFDs()
+		if after, _ := overload.OpenFiles(); known && before == after && got != float64(before) {
+			t.Errorf("%v descriptors, want %d", got, before)
+		} else if known && before != after {
+			return fmt.Errorf("from %d to %d", before, after)
+		}
+		return nil
+	})
 }
 
 // TestFamilies: every declared family is exported, and every exported one is declared.

@@ -51,6 +51,11 @@ func TestProfilesOff(t *testing.T) {
 			t.Errorf("%s: %d %q, want 200", path, status, body)
 		}
 	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if resp := s.call(method, "/debug/pprof/symbol"); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s /debug/pprof/symbol: %d, want 200", method, resp.StatusCode)
+		}
+	}
 	reload(twoServices)
 	refused()
 }

@@ -140,6 +140,14 @@ func TestTLSDialRefuses(t *testing.T) {
 	}
 	awaitFailure(t, e, certs.CodeUnknownCA, 1)
 	awaitFailure(t, e, CodeRefused, 1) // the listener's view of the same
+	if sock, err := e.SocketDialer().Dial(t.Context(), addr, "service", "", nil); sock != nil || err == nil {
+		t.Errorf("%v, %v", sock, err)
+	}
+	awaitFailure(t, e, certs.CodeUnknownCA, 2)
+	awaitFailure(t, e, CodeRefused, 2)
+	if s := e.Stats(); s.DialErrors != 2 || s.Dialled != 0 || s.Handshakes != 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // TestTLSHandshakeBounds: a limited number of handshakes is in progress. Further connections
