@@ -92,6 +92,14 @@ func TestBackoffOfOneLoop(t *testing.T) {
 				t.Error("the loop does not try again")
 			}
 		})
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		on(t, a.loop, func() {
+			if a.timer.Armed() {
+				t.Error("the loop tries again after Close")
+			}
+		})
 	}
 }
 

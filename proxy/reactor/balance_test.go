@@ -32,6 +32,7 @@ func TestDestination(t *testing.T) {
 		{"just enough for one", of(0.5, 0.2), 1, 0, 1},
 		{"too much for one", of(0.5, 0.21), 1, 1, 0},
 		{"to the one with most to do", of(0.5, 0.3, 0.2), 2, 0, 1},
+		{"to the first of those with most to do", of(0.2, 0.3, 0.1, 0.3), 2, 1, 1},
 		{"to the one with room", of(0.6, 0.3, 0.2), 2, 1, 1},
 		{"one connection less than too many", room, 1, 0, 1},
 		{"too many connections", full, 1, 1, 0},

@@ -131,6 +131,20 @@ func TestRefusedCountsNothing(t *testing.T) {
 	}
 }
 
+// TestFirstConnection: one connection is accepted however few descriptors there are, and no second one.
+func TestFirstConnection(t *testing.T) {
+	p := &Connections{max: 3, maxFiles: connFiles - 1}
+	in := &listenerLimit{}
+	for range 2 {
+		at, ok := p.reserve(netip.Addr{}, in, connFiles)
+		if _, second := p.reserve(netip.Addr{}, in, connFiles); !ok || second {
+			t.Errorf("a first connection is accepted: %t, a second one: %t", ok, second)
+		}
+		at.release()
+		at.release()
+	}
+}
+
 // TestFilesOfStream: a connection that becomes a stream takes the descriptors of a stream, from others, until it is closed.
 func TestFilesOfStream(t *testing.T) {
 	p := &Connections{max: 100, maxFiles: 2 * streamFiles}

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"io"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -57,5 +58,31 @@ func TestHalfOpenRests(t *testing.T) {
 	nc.Close()
 	if err := recv(t, closed, "the end"); err == nil {
 		t.Error("no error after a reset")
+	}
+}
+
+// TestDrainOfHalfOpen: a drain of a connection whose peer has ended its side ends at once, if all output was sent.
+func TestDrainOfHalfOpen(t *testing.T) {
+	e := start(t, Options{})
+	e.linger = waitLimit
+	var c *conn
+	state := make(chan connState, 1)
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
+		s := &halfOpen{end: func() {
+			c.Write([]byte("last"))
+			c.loop.Post(func() { c.Drain(); state <- c.state })
+		}}
+		s.open = func(opened loop.Conn) { c = opened.(*conn) }
+		return s
+	})
+	nc := dial(t, addr)
+	if err := nc.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := recv(t, state, "the drain"); got != connClosed {
+		t.Errorf("the state is %d", got)
+	}
+	if b, err := io.ReadAll(nc); string(b) != "last" || err != nil {
+		t.Errorf("read %q, %v", b, err)
 	}
 }

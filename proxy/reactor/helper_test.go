@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -120,6 +121,7 @@ func checkEnd(t testing.TB, e *Reactor, files int) {
 			}
 		}
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close what nobody has closed
 	eventually(t, func() error {
 		p, d := &e.connections, &e.dialer
 		counts := []int64{p.open.Load(), p.others.Load(), p.taken.Load(), p.files.Load(), p.dialled.Load(), e.waiting.Load()}

@@ -264,7 +264,7 @@ func TestSocketOfProxied(t *testing.T) {
 func TestTLSClosedSilently(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, withTLS(Options{}, own))
-	for says, silent := range map[string]bool{"": true, "\x16": false, "\x16\x03\x03": false} {
+	for says, silent := range map[string]bool{"": true, "\x16": false, "\x16\x03\x03": false, "\x15\x03\x03\x00\x02\x01\x5a": false} {
 		ln := must.Listen(t)
 		go func() {
 			nc, err := ln.Accept()
