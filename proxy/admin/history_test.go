@@ -160,6 +160,7 @@ func TestInterpolated(t *testing.T) {
 	}{
 		{nil, .5, noPoint},
 		{map[int]uint64{0: 2}, .5, bound(0) / 2},
+		{map[int]uint64{1: 2}, .5, (bound(0) + bound(1)) / 2},
 		{map[int]uint64{3: 4}, .25, bound(2) + (bound(3)-bound(2))/4},
 		{map[int]uint64{3: 1, 5: 2}, .5, bound(4) + (bound(5)-bound(4))/4},
 		{map[int]uint64{3: 1, 5: 1}, .5, bound(3)},

@@ -192,8 +192,14 @@ func TestCountsOfLoops(t *testing.T) {
 			t.Errorf("%s{%s} is %v, want %v", name, labels, got, want)
 		}
 	}
-	if h := f["remora_link_batch_messages"].GetMetric()[0].GetHistogram(); h.GetSampleCount() != 11 || h.GetSampleSum() != 11*17 {
+	h := f["remora_link_batch_messages"].GetMetric()[0].GetHistogram()
+	if h.GetSampleCount() != 11 || h.GetSampleSum() != 11*17 {
 		t.Errorf("%v", h)
+	}
+	for i, bucket := range h.GetBucket() {
+		if at := bucket.GetUpperBound(); i < stats.SizeBuckets-1 && at != float64(int(1)<<i) {
+			t.Errorf("bucket %d is up to %v", i, at)
+		}
 	}
 	if got := value(f, "remora_buffered_bytes", ""); got != 11*18 {
 		t.Errorf("%v bytes are buffered", got)

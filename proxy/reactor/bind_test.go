@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestBindWildcards: the wildcard of IPv4 takes no connection of IPv6. That of IPv6, and no host,
@@ -69,6 +71,21 @@ func TestBindBeside(t *testing.T) {
 			t.Errorf("%s: a connection of %s, want that of %s", host, got, want)
 		}
 		accepted.Close()
+	}
+	for _, ln := range []net.Listener{narrow, wide} {
+		raw, err := ln.(*net.TCPListener).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := onSocket(raw, func(fd int) error {
+			on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT)
+			if on != 0 {
+				t.Errorf("%s shares its port", ln.Addr())
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, host := range []string{"127.0.0.1", "0.0.0.0"} {
 		addr := net.JoinHostPort(host, portOf(narrow))

@@ -237,6 +237,9 @@ func TestDetachOutlivesReactor(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
+	if n := e.connections.files.Load(); n != streamFiles {
+		t.Errorf("%d descriptors are reserved for a stream, want %d", n, streamFiles)
+	}
 	if e.Connections().Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection was reserved beyond MaxConnections")
 	}

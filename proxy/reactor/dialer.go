@@ -161,7 +161,10 @@ func (d *dialer) connect(w *dialing) (nc net.Conn, over *secure, err error) {
 		return nc, nil, err
 	}
 	if err = nc.SetDeadline(w.until); err == nil {
-		over, err = handshake(ctx, w.c, w.config, nc, nil, tls.Client)
+		err = d.reactor.panics.Guard(func() (err error) {
+			over, err = handshake(ctx, w.c, w.config, nc, nil, tls.Client)
+			return err
+		})
 	}
 	if err != nil {
 		_ = nc.Close()

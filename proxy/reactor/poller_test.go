@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -418,4 +419,36 @@ func reset(t *testing.T, client net.Conn, fd int) {
 		}
 		return nil
 	})
+}
+
+// TestDeliverFails: a connection that a loop can't take over counts as a failed accept, and leaves nothing.
+func TestDeliverFails(t *testing.T) {
+	e := start(t, Options{})
+	l := listenEcho(t, e, ListenOptions{})
+	nc := dial(t, l.Addr().String())
+	ask(t, nc, "hello")
+	at, ok := e.connections.reserve(l.countedSource(-1, netip.MustParseAddr("10.0.0.9")), &l.limit, connFiles)
+	if !ok {
+		t.Fatal("refused")
+	}
+	nc.Close()
+	l.assign(nc, at, nc.RemoteAddr())
+	e.wantReserved(t, 0, 0)
+	on(t, e.loops[0], func() {
+		if s := e.Stats(); s.AcceptErrors != 1 || s.Open != 0 || s.Inbound != 0 || e.loops[0].load.Load() != 0 {
+			t.Errorf("%+v, load %d", s, e.loops[0].load.Load())
+		}
+	})
+}
+
+// TestFirstInput: one byte of a peer is input.
+func TestFirstInput(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	go func() { _, _ = far.Write([]byte("x")) }()
+	w := &wire{nc: near}
+	if n, err := w.Read(make([]byte, 2)); n != 1 || err != nil || !w.gotInput {
+		t.Errorf("%d bytes, %v, input: %t", n, err, w.gotInput)
+	}
 }

@@ -265,6 +265,21 @@ func TestOverloadEnds(t *testing.T) {
 	})
 }
 
+// TestOverloadOfSilent: a connection above the limit whose peer reads nothing is closed after a moment, too.
+func TestOverloadOfSilent(t *testing.T) {
+	e := start(t, Options{MaxConnections: 1})
+	l := listenEcho(t, e, ListenOptions{Overload: make([]byte, 32<<20)}) // more than the kernel takes
+	addr := l.Addr().String()
+	ask(t, dial(t, addr), "a")
+	must.Read(t, dial(t, addr), 1)
+	eventually(t, func() error {
+		if n := len(l.overloadTokens); n > 0 {
+			return fmt.Errorf("%d connections are sent something", n)
+		}
+		return nil
+	})
+}
+
 // TestLingerClose: no input is left unread behind a refusal, since the close would then send a reset.
 func TestLingerClose(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -511,6 +526,9 @@ func TestDialQueueShares(t *testing.T) {
 			}
 			return nil
 		})
+		if err := e.Stop(t.Context()); err != nil || e.Stats().Panics > 0 {
+			t.Errorf("Stop with dials in progress: %v, %d panics", err, e.Stats().Panics)
+		}
 	}
 }
 

@@ -267,3 +267,22 @@ func TestSocketDialerStop(t *testing.T) {
 		t.Errorf("%v, want ErrStopped", err)
 	}
 }
+
+// TestSocketDialerFirstFails: a dial whose first bytes the endpoint does not take fails, and leaves nothing.
+func TestSocketDialerFirstFails(t *testing.T) {
+	e := start(t, Options{})
+	ln := must.Listen(t)
+	go func() {
+		if nc, err := ln.Accept(); err == nil {
+			_, _ = nc.Read(make([]byte, 1))
+			nc.Close() // with unread input: a reset
+		}
+	}()
+	first := make([]byte, 32<<20) // more than the kernel takes
+	if sock, err := e.SocketDialer().Dial(t.Context(), ln.Addr().String(), "", "", first); sock != nil || err == nil {
+		t.Errorf("%v, %v", sock, err)
+	}
+	if s := e.Stats(); s.DialErrors != 1 || s.Dialled != 0 || s.Open != 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -164,6 +164,36 @@ func TestTLSRecheckHandshake(t *testing.T) {
 	awaitFailure(t, e, certs.CodeWrongPeer, 1)
 }
 
+// TestTrustExpiry: a peer is verified again when its certificate ends, and after maxRecheck.
+func TestTrustExpiry(t *testing.T) {
+	ca := testcerts.New(t)
+	for _, lasts := range []time.Duration{maxRecheck / 2, 3 * maxRecheck} {
+		cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}, Lasts: lasts})
+		own := openIdentity(t, testcerts.NewDir(t, ca, cert, key))
+		e := start(t, Options{})
+		conns := make(chan loop.Conn, 1)
+		addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+			return &stream{open: func(c loop.Conn) { conns <- c }}
+		})
+		client := tls.Client(dial(t, addr), own.Client())
+		if err := client.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		c := recv(t, conns, "the connection").(*conn)
+		on(t, e.loops[0], func() {
+			trust := &c.secure.trust
+			from, to := trust.verified.Add(maxRecheck), time.Now().Add(maxRecheck)
+			if lasts < maxRecheck {
+				end := trust.of.tls.ConnectionState().PeerCertificates[0].NotAfter
+				from, to = end.Add(time.Millisecond), end.Add(time.Millisecond)
+			}
+			if at := trust.ends; at.Before(from) || at.After(to) || !trust.expiry.Armed() {
+				t.Errorf("a certificate that lasts %s is verified again at %s, want from %s to %s", lasts, at, from, to)
+			}
+		})
+	}
+}
+
 // TestTrustEndsOnce: a peer that is no longer accepted is told of once, and not once its connection has ended or left its loop.
 func TestTrustEndsOnce(t *testing.T) {
 	own := NewIdentity(t)

@@ -442,6 +442,13 @@ func TestPostMemory(t *testing.T) {
 		fill(n)
 	}
 	p := &l.posts
+	p.taken = make([]func(), 0, maxKeptPosts)
+	if fill(1); cap(p.queue) != maxKeptPosts {
+		t.Errorf("memory for %d functions is kept, want %d", cap(p.queue), maxKeptPosts)
+	}
+	p.queue = nil
+	fill(10)
+	fill(10)
 	if kept := cap(p.queue) + cap(p.taken); kept > maxKeptPosts || kept < 10 {
 		t.Errorf("memory for %d functions is kept", kept)
 	}
