@@ -111,6 +111,12 @@ func TestConnectionLimitOfOneSource(t *testing.T) {
 	c.from(1)
 	c.from(1)
 	c.want("two past it", 0, 1)
+	for _, nc := range c.all {
+		c.changed(nc, http.StateClosed)
+	}
+	if n := c.shared.waiting.Taken(); n != 0 || c.count() != 0 {
+		t.Errorf("%d connections, %d places are taken after the end of all", c.count(), n)
+	}
 }
 
 // TestConnectionLimitOfManySources: connections of sources that have not checked the health

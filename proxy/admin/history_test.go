@@ -408,3 +408,24 @@ func TestCloseWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestQuietHistoryBounds: points at which nothing has happened take no more memory than others.
+func TestQuietHistoryBounds(t *testing.T) {
+	var h history
+	if h.addQuiet(0) {
+		t.Error("there is a point before the first")
+	}
+	for i := range 2 {
+		h.add(float64(5*i), nil, 0)
+	}
+	for i := range historyPoints + 30 {
+		if !h.addQuiet(float64(10 + 5*i)) {
+			t.Error("there is no point")
+		}
+	}
+	const last = 10 + 5*(historyPoints+29)
+	all, ok := h.of(allServices)
+	if !ok || len(all.At) != historyPoints || all.At[historyPoints-1] != last || len(all.Requests) != historyPoints || all.Requests[7] != 0 || all.P50[7] != noPoint {
+		t.Errorf("%t, %+v", ok, all)
+	}
+}

@@ -54,6 +54,9 @@ func TestStats(t *testing.T) {
 		d.BytesIn < 5*60 || d.BytesOut < 5*60 || d.Known != 1 || d.PendingLimit != 1024 || len(d.Hedges.Gates) != 9 {
 		t.Errorf("%+v", d)
 	}
+	if d.Latency != svc.Latency-was.Latency {
+		t.Errorf("a latency of %v of %v after %v", d.Latency, svc.Latency, was.Latency)
+	}
 	if svc.Outcomes["2xx"] != 4 || sum(svc.Counts) != 4 {
 		t.Errorf("Delta has changed its receiver: %+v", svc)
 	}
@@ -225,5 +228,13 @@ func TestDashboard(t *testing.T) {
 	}
 	if strings.Contains(policy, "unsafe") || !strings.HasPrefix(policy, "default-src 'none'") {
 		t.Error(policy)
+	}
+}
+
+// TestUnrouted: requests without a service count of all listeners.
+func TestUnrouted(t *testing.T) {
+	s := Stats{Listeners: map[string]*ListenerErrors{"a": {Unrouted: 1}, "b": {Unrouted: 2}, "c": {}}}
+	if n := s.Unrouted(); n != 3 {
+		t.Errorf("%d, want 3", n)
 	}
 }
