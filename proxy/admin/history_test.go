@@ -423,6 +423,11 @@ func TestQuietHistoryBounds(t *testing.T) {
 			t.Error("there is no point")
 		}
 	}
+	for i, s := range h.series {
+		if last := len(s.Requests) - 1; s.Requests[last] != 0 || s.Failed[last] != 0 {
+			t.Errorf("series %q: %+v", i, s)
+		}
+	}
 	const last = 10 + 5*(historyPoints+29)
 	all, ok := h.of(allServices)
 	if !ok || len(all.At) != historyPoints || all.At[historyPoints-1] != last || len(all.Requests) != historyPoints || all.Requests[7] != 0 || all.P50[7] != noPoint {

@@ -197,6 +197,30 @@ func TestDialOnItsLoop(t *testing.T) {
 	}
 }
 
+// TestProbes: dialled and accepted connections send at once, and find out that their peer has gone.
+func TestProbes(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	conns := make(chan *conn, 2)
+	addr := listen(t, e, ListenOptions{}, func() loop.Receiver {
+		return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }}
+	})
+	on(t, l, func() {
+		l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { conns <- c.(*conn) }})
+	})
+	for range 2 {
+		c := recv(t, conns, "a connection")
+		for _, o := range []struct{ level, name, want int }{
+			{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, kernel.KeepAliveTime, 15},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
+		} {
+			if got, err := unix.GetsockoptInt(c.fd, o.level, o.name); got != o.want || err != nil {
+				t.Errorf("accepted %t: option %d is %d, %v; want %d", c.listener != nil, o.name, got, err, o.want)
+			}
+		}
+	}
+}
+
 func TestIPv6(t *testing.T) {
 	e := start(t, Options{})
 	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ loop.Loop, remote string) loop.Receiver {
