@@ -423,9 +423,9 @@ func TestQuietHistoryBounds(t *testing.T) {
 			t.Error("there is no point")
 		}
 	}
-	for i, s := range h.series {
+	for name, s := range h.series {
 		if last := len(s.Requests) - 1; s.Requests[last] != 0 || s.Failed[last] != 0 {
-			t.Errorf("series %q: %+v", i, s)
+			t.Errorf("series %q: %+v", name, s)
 		}
 	}
 	const last = 10 + 5*(historyPoints+29)

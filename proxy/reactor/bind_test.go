@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"errors"
 	"net"
 	"strconv"
 	"testing"
@@ -126,6 +127,9 @@ func TestDuplicate(t *testing.T) {
 	defer ln.Close()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := Duplicate(socket); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("of a closed listener: %v", err)
 	}
 	c := dial(t, ln.Addr().String())
 	_ = ln.(*net.TCPListener).SetDeadline(time.Now().Add(waitLimit))

@@ -560,8 +560,20 @@ func TestDescriptor(t *testing.T) {
 				if string(got) != string(sent) || d.buffered() > 0 {
 					t.Errorf("%d of %d bytes came, or others, and %d are left", len(got), len(sent), d.buffered())
 				}
-				if errno := d.keep([]byte("x")); errno != 0 {
-					t.Error(errno)
+				for _, sends := range []bool{true, false} {
+					if errno := d.keep([]byte("x")); errno != 0 || d.buffered() != 1 {
+						t.Errorf("%d bytes are left, %v", d.buffered(), errno)
+					}
+					if !sends {
+						break
+					}
+					if errno := d.onWritable(); errno != 0 || d.buffered() > 0 {
+						t.Errorf("of one byte %d are left, %v", d.buffered(), errno)
+					}
+				}
+				receive()
+				if len(got) != len(sent)+1 {
+					t.Errorf("%d bytes came, want %d", len(got), len(sent)+1)
 				}
 				blocks := l.blocks.count
 				d.close()
