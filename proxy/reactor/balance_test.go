@@ -219,3 +219,20 @@ func TestLoopOf(t *testing.T) {
 		}
 	}
 }
+
+// TestUseOfWindows: the use of a loop is that of the last window alone.
+func TestUseOfWindows(t *testing.T) {
+	var u useMeter
+	busy := time.Duration(0)
+	for i, share := range []float64{0.5, 0.25, 1, 0} {
+		now := time.Duration(i+1) * useWindow
+		if u.isDue(now-1) || !u.isDue(now) {
+			t.Errorf("window %d does not end after its time", i)
+		}
+		busy += time.Duration(share * float64(useWindow))
+		u.measure(now, busy, i)
+		if use := u.at(now, false); use.share != share || use.connections != i {
+			t.Errorf("in window %d the use is %+v, want %v", i, use, share)
+		}
+	}
+}
