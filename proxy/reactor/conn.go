@@ -86,7 +86,7 @@ func (c *conn) become(next connState) {
 
 // Write implements loop.Conn.
 func (c *conn) Write(b []byte) {
-	if c.state != connOpen {
+	if c.state != connOpen || c.err != nil || len(b) == 0 {
 		return
 	}
 	if c.secure != nil {

@@ -212,7 +212,10 @@ func (w *wire) Write(b []byte) (int, error) {
 		w.c.loop.encrypted = append(w.c.loop.encrypted, b...)
 		return len(b), nil
 	}
-	return len(b), w.c.writeSocket(b) // package tls asks only for the error
+	if err := w.c.writeSocket(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // mayReply counts a response to the peer. It reports false for the first one above maxReplies.

@@ -155,18 +155,17 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 // The zero value means that nc was not redirected, or was made to this listener.
 func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	local, ok := nc.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
 	sc, err := nc.SyscallConn()
-	if err != nil {
+	if !ok || err != nil {
 		return netip.AddrPort{}
 	}
 	ask := kernel.OriginalDst6
 	if local.IP.To4() != nil { // a listener of both kinds has these too
 		ask = kernel.OriginalDst4
 	}
-	_ = sc.Control(func(fd uintptr) { to, _ = ask(int(fd)) }) // after an error it is the zero value
+	if sc.Control(func(fd uintptr) { to, err = ask(int(fd)) }) != nil || err != nil {
+		return netip.AddrPort{}
+	}
 	at := local.AddrPort()
 	if to == netip.AddrPortFrom(at.Addr().Unmap(), at.Port()) {
 		return netip.AddrPort{}

@@ -57,15 +57,15 @@ func AcceptAll(listener, max int, take func(fd int, from netip.AddrPort)) syscal
 // connection has failed. The peer of a Unix socket is gone once it has closed, that of a TCP connection once its
 // kernel has sent a reset. Some systems report neither, and a later write fails.
 func Gone(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd)}}
-	_, err := unix.Poll(fds, 0)
-	return err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	fds := [1]unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds[:], 0)
+	return n > 0 && err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 }
 
 // HasInput reports whether a read of the socket of fd would return at once.
 func HasInput(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], 0)
 	return n > 0 && err == nil
 }
 
