@@ -175,7 +175,9 @@ func TestStopClosesBacklog(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, nc := range clients {
-				_, _ = io.Copy(io.Discard, nc) // ends
+				if _, err := io.Copy(io.Discard, nc); err != nil && !isReset(err) {
+					t.Errorf("a connection is not closed: %v", err)
+				}
 			}
 			if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || st.Panics != 0 || st.AcceptErrors != 0 || len(st.TLSFailures) > 0 {
 				t.Errorf("%+v", st)

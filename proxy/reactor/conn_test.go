@@ -486,11 +486,16 @@ func TestDescriptor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer unix.Close(ends[1])
+			for _, fd := range ends {
+				if err := unix.SetNonblock(fd, true); err != nil {
+					t.Fatal(err)
+				}
+			}
 			d := &descriptor{loop: l, fd: ends[0]}
 			var sent, got []byte
 			in := make([]byte, 1<<20)

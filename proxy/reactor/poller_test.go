@@ -261,7 +261,7 @@ func TestDetachFails(t *testing.T) {
 	e, l, p := startFailing(t, Options{})
 	s := echo().(*stream)
 	c, peer := accepted(t, e, s)
-	before := openFiles(t)
+	before := openFiles()
 	on(t, l, func() {
 		p.remove = errPoller
 		if sock, err := c.Detach(); sock != nil || !errors.Is(err, errPoller) {
@@ -269,7 +269,7 @@ func TestDetachFails(t *testing.T) {
 		}
 		p.remove = nil
 	})
-	if n := openFiles(t); n > before {
+	if n := openFiles(); n > before {
 		t.Errorf("%d descriptors are open, %d before", n, before)
 	}
 	ask(t, peer, "still here")

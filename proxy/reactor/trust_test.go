@@ -64,7 +64,6 @@ func TestTLSPeerEnds(t *testing.T) {
 		{"dialled, during its handshake", true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			server, client := identity(testcerts.Leaf{}), identity(testcerts.Leaf{Lasts: 2 * time.Second})
 			if c.dialled {
 				server, client = client, server
@@ -194,7 +193,8 @@ func TestTrustExpiry(t *testing.T) {
 	}
 }
 
-// TestTrustEndsOnce: a peer that is no longer accepted is told of once, and not once its connection has ended or left its loop.
+// TestTrustEndsOnce: a receiver is told one time that its peer is no longer accepted, and never after its connection has ended or
+// left its loop.
 func TestTrustEndsOnce(t *testing.T) {
 	own := NewIdentity(t)
 	for name, c := range map[string]struct {
