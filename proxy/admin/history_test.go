@@ -409,7 +409,7 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// TestQuietHistoryBounds: points at which nothing has happened take no more memory than others.
+// TestQuietHistoryBounds: points at which nothing has happened count against historyPoints as others do.
 func TestQuietHistoryBounds(t *testing.T) {
 	var h history
 	if h.addQuiet(0) {

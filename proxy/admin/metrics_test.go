@@ -196,6 +196,9 @@ func TestCountsOfLoops(t *testing.T) {
 	if h.GetSampleCount() != 11 || h.GetSampleSum() != 11*17 {
 		t.Errorf("%v", h)
 	}
+	if len(h.GetBucket()) < stats.SizeBuckets-1 {
+		t.Errorf("%d buckets", len(h.GetBucket()))
+	}
 	for i, bucket := range h.GetBucket() {
 		if at := bucket.GetUpperBound(); i < stats.SizeBuckets-1 && at != float64(int(1)<<i) {
 			t.Errorf("bucket %d is up to %v", i, at)
@@ -237,12 +240,9 @@ func TestProcessMetrics(t *testing.T) {
 		}
 	}
 	eventually.Nil(t, "the descriptors", func() error {
-		before, known := overload.OpenFiles()
-		got, _ := openFDs()
-		if after, _ := overload.OpenFiles(); known && before == after && got != float64(before) {
-			t.Errorf("%v descriptors, want %d", got, before)
-		} else if known && before != after {
-			return fmt.Errorf("from %d to %d", before, after)
+		want, known := overload.OpenFiles() // not on Linux before 6.2
+		if got, _ := openFDs(); known && got != float64(want) {
+			return fmt.Errorf("%v descriptors, want %d", got, want) // or the process has opened one in between
 		}
 		return nil
 	})

@@ -43,7 +43,8 @@ func forEachPoller(t *testing.T, f func(t *testing.T, open func() kernel.Poller)
 	}
 }
 
-// TestOpenFails: a Poller that can't have all of its descriptors leaves none, and closes none of others.
+// TestOpenFails: a Poller that can't have all of its descriptors leaves none, and closes none of others. No test may run in
+// parallel: the limit is that of the process.
 func TestOpenFails(t *testing.T) {
 	files := func() []string {
 		all, err := os.ReadDir("/proc/self/fd")
@@ -56,6 +57,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	var limit unix.Rlimit
 	must(t, "get the limit", unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }() // also after a panic
 	var input unix.Stat_t
 	must(t, "stat", unix.Fstat(0, &input))
 	for name, open := range engines {
