@@ -131,7 +131,8 @@ func TestRefusedCountsNothing(t *testing.T) {
 	}
 }
 
-// TestFirstConnection: one connection is accepted however few descriptors there are, and no second one.
+// TestFirstConnection: one connection is accepted however few descriptors there are, and no second one, until the first has
+// ended. To release it again does nothing.
 func TestFirstConnection(t *testing.T) {
 	p := &Connections{max: 3, maxFiles: connFiles - 1}
 	in := &listenerLimit{}

@@ -178,21 +178,22 @@ func TestNotMoved(t *testing.T) {
 // TestNotMovedNow: a connection that has output, or is about to end, does not move.
 func TestNotMovedNow(t *testing.T) {
 	for name, before := range map[string]func(c *conn){
-		"output":      func(c *conn) { c.keep([]byte{'x'}) },
-		"drain":       func(c *conn) { c.Drain() },
-		"closed":      func(c *conn) { c.Close() },
-		"asked":       func(c *conn) { c.inputIn = c.loop.moving.window },
-		"none may":    func(c *conn) { c.loop.moving.left = 0 },
-		"a part":      func(c *conn) { c.loop.moving.part = 0.99 },
-		"other loops": func(c *conn) { c.listener = &Listener{loops: c.listener.loops[:1]} },
-		"dialled":     func(c *conn) { c.listener = nil },
-		"receiver":    func(c *conn) { c.receiver = &stream{} },
+		"output":                         func(c *conn) { c.keep([]byte{'x'}) },
+		"drain":                          func(c *conn) { c.Drain() },
+		"closed":                         func(c *conn) { c.Close() },
+		"had input in this window":       func(c *conn) { c.inputIn = c.loop.moving.window },
+		"as many as may have moved":      func(c *conn) { c.loop.moving.left = 0 },
+		"outside of the part that moves": func(c *conn) { c.loop.moving.part = 0.99 },
+		"its listener has no other loop": func(c *conn) { c.listener = &Listener{loops: c.listener.loops[:1]} },
+		"dialled":                        func(c *conn) { c.listener = nil },
+		"its receiver can't move":        func(c *conn) { c.receiver = &stream{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t, Options{Loops: 2})
 			holdMoves(t, e, 0, 0, 0)
 			addr, _ := movers(t, e, ListenOptions{}, nil)
 			release := holdLoop(e.loops[1]) // so the first one accepts
+			defer close(release)
 			p := dial(t, addr)
 			ask(t, p, "before")
 			holdMovesOf(t, e.loops[0], 1, 1, e.loops[1])
@@ -206,7 +207,6 @@ func TestNotMovedNow(t *testing.T) {
 				}
 				l.moving.to = nil
 			})
-			close(release)
 		})
 	}
 }
@@ -274,10 +274,11 @@ func TestMovePart(t *testing.T) {
 // TestGather: connections that have little to do come to share a loop by themselves.
 func TestGather(t *testing.T) {
 	for _, loops := range []int{2, 3} {
-		t.Run(fmt.Sprint(loops), func(t *testing.T) { gather(t, loops) })
+		t.Run(fmt.Sprint(loops, " loops"), func(t *testing.T) { gather(t, loops) })
 	}
 }
 
+// gather is TestGather with a number of loops.
 func gather(t *testing.T, loops int) {
 	const conns = 8
 	e := start(t, Options{Loops: loops})

@@ -307,7 +307,8 @@ func TestNewcomerFails(t *testing.T) {
 		name string
 		held bool // the client's last flight comes with input of many reads
 		code string
-		// within is called on the loop, with the newcomer, within the handshake.
+		// All are called on the loop, with the newcomer: first before the ClientHello, within at the begin of the handshake, and
+		// verify once the client has sent its certificate.
 		first, within, verify func(p *failingPoller, l *eventLoop, n *newcomer, client net.Conn)
 	}{
 		{name: "the rest of the ClientHello can't be awaited", code: CodeFailed, first: func(p *failingPoller, l *eventLoop, _ *newcomer, _ net.Conn) {
@@ -385,9 +386,9 @@ func TestNewcomerFails(t *testing.T) {
 				nc := tls.Client(raw, config)
 				_ = nc.Handshake()
 				awaitFailure(t, e, c.code, 1)
-				eventually(t, func() error {
+				eventually(t, func() error { // its goroutine then waits for another one
 					if e.waiting.Load() == 0 && c.first == nil {
-						return errors.New("the handshake has not ended")
+						return errors.New("the goroutine of the handshake has not ended")
 					}
 					return nil
 				})

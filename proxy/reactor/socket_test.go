@@ -162,7 +162,7 @@ func resets(t *testing.T, e *Reactor, sock loop.Socket, peer net.Conn) {
 		t.Errorf("%+v", st)
 	}
 	sock.Reset()
-	if err := sock.Close(); err != net.ErrClosed {
+	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Close after it: %v", err)
 	}
 	if _, err := io.ReadAll(peer); !isReset(err) {
