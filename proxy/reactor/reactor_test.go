@@ -281,9 +281,19 @@ func TestOverloadEnds(t *testing.T) {
 	if got, err := io.ReadAll(refused); string(got) != "b" || err != nil {
 		t.Errorf("it got %q, %v", got, err)
 	}
-	eventually(t, func() error { // what comes after the close is reset
-		if _, err := refused.Write([]byte("more")); err == nil {
+	awaitReset(t, refused)
+}
+
+// awaitReset waits until the peer of nc has closed the connection: what comes after the close is reset.
+func awaitReset(t *testing.T, nc net.Conn) {
+	t.Helper()
+	eventually(t, func() error {
+		_, err := nc.Write([]byte("x"))
+		if err == nil {
 			return errors.New("it is open")
+		}
+		if !isReset(err) && !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("it is not closed: %v", err)
 		}
 		return nil
 	})
@@ -296,12 +306,7 @@ func TestOverloadOfSilent(t *testing.T) {
 	ask(t, dial(t, addr), "a")
 	refused := dial(t, addr)
 	must.Read(t, refused, 1)
-	eventually(t, func() error { // what comes after the close is reset
-		if _, err := refused.Write([]byte("x")); err == nil {
-			return errors.New("it is open")
-		}
-		return nil
-	})
+	awaitReset(t, refused)
 }
 
 // TestLingerClose: no input is left unread behind a refusal, since the close would then send a reset.
