@@ -313,6 +313,47 @@ func TestStreamCountsOnce(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, streams)
 }
 
+// TestRequestCountsOnce: the bytes of a request are no reason to refuse the request itself, when memory would not be short without them.
+func TestRequestCountsOnce(t *testing.T) {
+	const free = 60 << 10 // of littleMemory
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
+	c := dial(m, 0)
+	for range 9 { // so that the request is above the share of its connection
+		dial(m, 0)
+	}
+	m.Consumer.Proc.Charge(1<<20 - free)
+	a := c.send(request("POST", "/", 200<<10))
+	if c.await(a); a.Status != 200 {
+		t.Errorf("%d %s", a.Status, code(a))
+	}
+	m.Consumer.Proc.Charge(free - 1<<20)
+	m.Settled()
+}
+
+// TestFewBytesOverShare: while memory is short, a connection with many requests that are incomplete may send no others, however few
+// bytes it has sent. Another connection may.
+func TestFewBytesOverShare(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Limits: littleMemory})
+	c, other := dial(m, 0), dial(m, 0)
+	for range 8 { // so that a share is 102 KiB
+		dial(m, 0)
+	}
+	m.W.Run(100 * time.Millisecond) // until it knows how many it may send
+	for range 70 {
+		c.begin(request("POST", "/", 0))
+	}
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Proc.Charge(1 << 20)
+	over, beside := c.send(request("POST", "/", 20<<10)), other.send(request("POST", "/", 20<<10))
+	c.await(over, beside)
+	if over.Status != 503 || code(over) != "overloaded" || beside.Status != 200 {
+		t.Errorf("%d %s, on another connection %d %s", over.Status, code(over), beside.Status, code(beside))
+	}
+	m.Consumer.Proc.Charge(-1 << 20)
+	c.do(c.conn.Close)
+	m.Settled()
+}
+
 // TestShedIdle: an idle connection closes in order when the process wants it, and one with a request
 // in flight stays.
 func TestShedIdle(t *testing.T) {

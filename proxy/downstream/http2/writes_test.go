@@ -17,12 +17,25 @@ const post = "\x83\x86\x84\x41\x07compute"
 
 // turns is a client of a sidecar on the null driver: the test ends the turns of the loop.
 type turns struct {
-	m    *proxytest.AllocMesh
-	p    *proxy.Process
-	loop *proxytest.NullLoop
-	c    *proxytest.NullConn // the sidecar's end
-	apps []*proxytest.Peer   // the connections to the application
-	next byte                // stream
+	m        *proxytest.AllocMesh
+	p        *proxy.Process
+	loop     *proxytest.NullLoop
+	c        *proxytest.NullConn // the sidecar's end
+	receiver loop.Receiver       // of c
+	streams  proxytest.Carrier
+	apps     []*proxytest.Peer // the connections to the application
+	next     byte              // stream
+}
+
+// knownConn is the sidecar's end of a connection whose receiver the test knows.
+type knownConn struct {
+	*proxytest.NullConn
+	of *turns
+}
+
+func (c knownConn) SetReceiver(r loop.Receiver) {
+	c.of.receiver = r
+	c.NullConn.SetReceiver(r)
 }
 
 func newTurns(t *testing.T) *turns {
@@ -32,7 +45,7 @@ func newTurns(t *testing.T) *turns {
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes: [{match: {host: compute}, service: compute}]
 services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: http, timeout: 1h}}
-timeouts: {body: 30s, idle: 1h}`)
+timeouts: {body: 30s, idle: 1h, half_close: 5s}`)
 	p.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 	appLoop := s.m.Net.Loop()
 	s.m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Receiver) {
@@ -42,7 +55,7 @@ timeouts: {body: 30s, idle: 1h}`)
 	}
 	l, session := accept()
 	s.c, _ = s.m.Net.Connect(l, session, nil, nil)
-	session.OnOpen(s.c)
+	session.OnOpen(knownConn{s.c, s})
 	s.p, s.loop, s.m.Clients = p, l, []*proxytest.NullConn{s.c}
 	s.m.Greet()
 	s.m.Net.Pump()
@@ -86,6 +99,7 @@ func TestWritesOfTurn(t *testing.T) {
 		"one of two responses":                {2, func(s *turns) { s.respond(ok) }, false},
 		"an interim response":                 {1, func(s *turns) { s.respond(early) }, true},
 		"an interim response of two requests": {2, func(s *turns) { s.respond(early) }, false},
+		"that the client is not accepted":     {1, func(s *turns) { s.receiver.(loop.Verified).OnUntrusted() }, false},
 	} {
 		s := newTurns(t)
 		for range c.requests {
@@ -145,6 +159,43 @@ func TestKeepalive(t *testing.T) {
 		if s.c.Closed == hears || s.p.Held() > 0 != hears {
 			t.Errorf("a client that is heard %t: closed %t, %d bytes are held", hears, s.c.Closed, s.p.Held())
 		}
+	}
+}
+
+// TestSilentHalfClose: a connection whose client has ended its side, and whose response does not come in timeouts.half_close, ends at once with
+// its request.
+func TestSilentHalfClose(t *testing.T) {
+	s := newTurns(t)
+	s.begin(get, proxytest.FlagEnd)
+	began := s.loop.Now()
+	if stays := s.receiver.(loop.HalfCloser).OnEnd(); !stays {
+		t.Error("the connection ends with a request in flight")
+	}
+	s.runTo(began + 4*time.Second)
+	if s.c.Closed || s.p.Held() == 0 {
+		t.Errorf("closed %t, %d bytes are held", s.c.Closed, s.p.Held())
+	}
+	s.runTo(began + 6*time.Second)
+	if !s.c.Closed || s.p.Held() != 0 {
+		t.Errorf("closed %t, %d bytes are held behind the time", s.c.Closed, s.p.Held())
+	}
+}
+
+// TestPieceOfStream: what the goroutine of a stream writes goes to the client at once, also beside other requests.
+func TestPieceOfStream(t *testing.T) {
+	s := newTurns(t)
+	s.p.SetStreams(&s.streams)
+	s.begin(post, 0)
+	s.begin(get, proxytest.FlagEnd)
+	s.runTo(s.loop.Now() + time.Second)
+	if len(s.streams.Sockets) != 1 || len(s.c.Out) != 0 {
+		t.Fatalf("%d streams, %q", len(s.streams.Sockets), s.c.Out)
+	}
+	_, _ = s.streams.Sockets[0].Write([]byte("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"))
+	early := 0
+	s.loop.Defer(&loop.Flush{Do: func() { early = len(s.c.Out) }})
+	if s.loop.EndTurn(); early == 0 || early != len(s.c.Out) {
+		t.Errorf("%d bytes come at once, of %d", early, len(s.c.Out))
 	}
 }
 
