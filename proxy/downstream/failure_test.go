@@ -32,6 +32,9 @@ func TestAppendFailure(t *testing.T) {
 				given[i] = []byte(s)
 			}
 		}
+		if res := FailureResponse(nil, c.f, given[0], given[1]); res.DeclaredLength != -1 {
+			t.Errorf("%s: the length %d is declared", c.f.Code, res.DeclaredLength)
+		}
 		got := string(AppendFailure([]byte("before "), c.f, given[0], given[1], http1.ResponseFlags{Minor: 1}))
 		want := fmt.Sprintf("before HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Remora-Error: %s\r\n%sContent-Length: %d\r\n\r\n%s\n",
 			c.f.Status, http.StatusText(c.f.Status), c.f.Code, c.want, len(c.f.Text)+1, c.f.Text)

@@ -3,9 +3,12 @@ package downstream
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -74,10 +77,19 @@ func TestReclaim(t *testing.T) {
 		h.Add(s)
 		s.account.Count(h.Shard, 0, bytes)
 	}
+	without := 0 // sessions that were closed although they have no tables
+	h.Add(&idleSession{closed: &without})
 	loop.Do(func() {
 		for i, bytes := range []int{part / 16, part / 4, 1, part / 8, part / 2, part / 32} {
 			add(fmt.Sprint(i), bytes)
 		}
+		without := 0
+		h.Add(&idleSession{closed: &without})
+		defer func() {
+			if without > 0 {
+				t.Error("a session closes that holds no table")
+			}
+		}()
 		var busy shard.TableAccount
 		busy.Count(h.Shard, 0, part/32-1)
 		if !h.Tables.Full() {
@@ -92,9 +104,43 @@ func TestReclaim(t *testing.T) {
 		if got := fmt.Sprint(closed); got != "[4 1 3 0 5 2]" || h.Stats.Shed != 6 || h.Tables.Full() {
 			t.Errorf("%s are closed beside a busy one, %d counted, full %t", got, h.Stats.Shed, h.Tables.Full())
 		}
+		if without != 0 {
+			t.Error("a session without tables is closed")
+		}
 		busy.Count(h.Shard, 0, 2*part)
 		if !h.Tables.Full() {
 			t.Error("the tables of the busy one may grow without end")
 		}
 	})
+}
+
+// refusedCaller is the session of a request that never began.
+type refusedCaller struct{ exchange.Caller }
+
+func (refusedCaller) Listener() *exchange.Listener { return &exchange.Listener{Name: "in"} }
+func (refusedCaller) RemoteAddr() string           { return "192.0.2.1:1" }
+
+// TestRefuse: a request that never began counts as failed, and the log has what was read of it.
+func TestRefuse(t *testing.T) {
+	read := &exchange.Exchange{}
+	read.Request.Method, read.Request.Authority, read.Request.Path = []byte("GET"), []byte("h"), []byte("/a")
+	for _, c := range []struct {
+		ex   *exchange.Exchange
+		want string
+	}{{read, " method=GET host=h path=/a"}, {nil, ""}} {
+		loop := sim.New(1).Loop("a")
+		loop.Do(func() {
+			var log strings.Builder
+			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, loop, slog.New(slog.NewTextHandler(&log, nil)), 1)}
+			h.Refuse(refusedCaller{}, c.ex, fault.Overloaded)
+			_, line, _ := strings.Cut(log.String(), " msg=")
+			want := fmt.Sprintf("%q listener=in code=overloaded reason=%q peer=192.0.2.1:1%s omitted=0\n", "request refused", fault.Overloaded.Text, c.want)
+			if line != want {
+				t.Errorf("logged %s, want %s", line, want)
+			}
+			if n := h.Stats.Unrouted["in"]; n != 1 {
+				t.Errorf("%d requests without a route are counted", n)
+			}
+		})
+	}
 }

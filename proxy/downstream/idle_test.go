@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -17,7 +18,7 @@ type idleSession struct {
 
 func (s *idleSession) node() *SessionNode { return &s.SessionNode }
 func (s *idleSession) CloseIdle()         { *s.closed++ }
-func (s *idleSession) Reclaimable() int   { return 0 }
+func (s *idleSession) Reclaimable() int   { return s.SessionNode.Reclaimable() }
 
 // TestShorterIdleTimeout: when timeouts.idle becomes shorter, all sessions that have waited for
 // too long close, but few of them in one turn.
@@ -115,5 +116,64 @@ func TestIdleFor(t *testing.T) {
 	w.Run(11 * time.Second)
 	if closed != [3]int{1, 1, 1} {
 		t.Errorf("closed %v after the next start", closed)
+	}
+	on(start, 0, 2)
+	on(func(s *idleSession) { h.Remove(s) }, 2)
+	check("one removed", 0, 0, 0)
+	w.Run(11 * time.Second)
+	if closed != [3]int{2, 1, 1} {
+		t.Errorf("closed %v after the removal", closed)
+	}
+}
+
+// stillLoop is a loop whose clock the test sets, and whose timers the test fires.
+type stillLoop struct {
+	loop.Loop
+	now time.Duration
+}
+
+func (l *stillLoop) Now() time.Duration               { return l.now }
+func (l *stillLoop) After(time.Duration, *loop.Timer) {}
+
+// TestIdleTime: a session closes when its time is over, and not before.
+func TestIdleTime(t *testing.T) {
+	const idle = 10 * time.Second
+	for after, want := range map[time.Duration]int{idle - 1: 0, idle: 1} {
+		l, closed := &stillLoop{now: time.Hour}, 0
+		h := &Host{Shard: &shard.Shard{Loop: l, Config: &config.Config{Timeouts: config.Timeouts{Idle: idle}}, Process: new(shard.Process)}}
+		s := &idleSession{closed: &closed}
+		h.Add(s)
+		h.StartIdle(&s.SessionNode)
+		l.now += after
+		h.idle.timer.Fire()
+		if closed != want {
+			t.Errorf("after %v: closed %d times", after, closed)
+		}
+	}
+}
+
+// TestClosedWhileIdle: a session whose connection closes while timeouts.idle runs is not idle any more. The others are closed in their time.
+func TestClosedWhileIdle(t *testing.T) {
+	w := sim.New(1)
+	loop := w.Loop("a")
+	h := &Host{Shard: &shard.Shard{Loop: loop, Config: &config.Config{Timeouts: config.Timeouts{Idle: 10 * time.Second}}, Process: new(shard.Process)}}
+	var closed [3]int
+	for i := range closed {
+		s := &idleSession{closed: &closed[i]}
+		loop.Do(func() {
+			h.Add(s)
+			h.StartIdle(&s.SessionNode)
+		})
+		if i == 1 {
+			loop.Do(func() {
+				h.OnClosed(s)
+				if d := h.IdleFor(&s.SessionNode); d != 0 {
+					t.Errorf("the session has been idle for %v", d)
+				}
+			})
+		}
+	}
+	if w.Run(11 * time.Second); closed != [3]int{1, 0, 1} {
+		t.Errorf("closed %v", closed)
 	}
 }

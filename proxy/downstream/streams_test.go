@@ -1,10 +1,19 @@
 package downstream
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestSetHost: a stream keeps the host of its request, in its canonical form, only for a service that needs it for TLS.
@@ -30,5 +39,65 @@ func TestFailureOfStream(t *testing.T) {
 		if got := string(r.AppendFailure([]byte("before "), fault.Deadline, []byte("now"))); got != want {
 			t.Errorf("to HEAD %t: %q, want %q", toHead, got, want)
 		}
+	}
+}
+
+// openerOf is an Opener that says who the stream came from.
+type openerOf struct {
+	race.Opener
+	client string
+}
+
+func (openerOf) From(c shard.Client) race.Opener {
+	return openerOf{client: fmt.Sprintf("%s %s gRPC %t", c.Listener, c.Addr, c.GRPC)}
+}
+
+// TestStreamAnswer: the response to a stream has chunks if its length is unknown, and its client knows chunks. One whose length is 0 has none.
+func TestStreamAnswer(t *testing.T) {
+	for _, c := range []struct {
+		length int64
+		minor  uint8
+		chunks bool
+	}{{-1, 1, true}, {-1, 0, false}, {0, 1, false}, {1, 1, false}} {
+		w := sim.New(1).Loop("a")
+		w.Do(func() {
+			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h.Scratch = []byte("head")
+			source := &race.StreamSource{}
+			res := (&race.Responses{Shard: h.Shard}).New()
+			res.Source, res.DeclaredLength = source, c.length
+			a := h.StreamAnswer(refusedCaller{}, res, c.minor)
+			copy(h.Scratch, "next")
+			if a.Chunks != c.chunks || string(a.Head) != "head" || a.Source != source || res.Source != nil {
+				t.Errorf("%d bytes for HTTP/1.%d: chunks %t, head %s", c.length, c.minor, a.Chunks, a.Head)
+			}
+			if from := a.Opener.(openerOf).client; from != "in 192.0.2.1:1 gRPC false" {
+				t.Errorf("the stream comes from %s", from)
+			}
+		})
+	}
+}
+
+// TestStreamRequestUnrouted: a stream without a route has the time of the request, and says who it came from, and whether it is a gRPC call.
+func TestStreamRequestUnrouted(t *testing.T) {
+	for kind, want := range map[string]struct{ grpc, interactive bool }{
+		"application/grpc": {true, true}, "application/grpc-web": {false, true}, "text/plain": {},
+	} {
+		w := sim.New(1).Loop("a")
+		w.Do(func() {
+			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h.Configure(&config.Config{Timeouts: config.Timeouts{Idle: time.Minute}})
+			ex := exchange.NewPool(h.Shard).Exchange(refusedCaller{})
+			ex.RequestID, ex.Request.Authority = []byte("7"), []byte("other:80")
+			ex.Request.Headers = []protocol.Header{{Name: []byte("content-type"), Value: []byte(kind)}}
+			r := h.StreamRequest(stats.StreamBody, refusedCaller{}, ex, &Origin{Listener: refusedCaller{}.Listener()})
+			if r.Timeout != time.Minute || string(r.RequestID) != "7" || r.Service != "" || *r.Unrouted != (Unrouted{Listener: "in", Authority: "other:80"}) {
+				t.Errorf("%s: %+v", kind, r)
+			}
+			from := fmt.Sprintf("in 192.0.2.1:1 gRPC %t", want.grpc)
+			if r.GRPC != want.grpc || r.Interactive != want.interactive || r.Opener.(openerOf).client != from {
+				t.Errorf("%s: gRPC %t, interactive %t, from %+v", kind, r.GRPC, r.Interactive, r.Opener)
+			}
+		})
 	}
 }
