@@ -107,7 +107,6 @@ func TestPreparedHeaders(t *testing.T) {
 		{outside, "GET", parent + "|tracestate: MEMBER", parent + "|tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", parent + "|tracestate: a=b", parent + "|tracestate: a=b|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", parent + "|TraceState: a=b,MEMBER", parent + "|TraceState: a=b,MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "attempt=1"},
-		{local, "GET", parent + "|tracestate: a=b", parent + "|tracestate: a=b|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", "tracestate: MEMBER", "tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{local, "GET", parent + "|tracestate: MEMBER|x-remora-attempt: 4", parent + "|tracestate: MEMBER|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "attempt=4"},
 
@@ -217,17 +216,6 @@ func TestTrailersKept(t *testing.T) {
 		}
 		if got := strings.Join(left, " "); got != want {
 			t.Errorf("local %t: %s are left, want %s", isLocal, got, want)
-		}
-	}
-}
-
-// TestOneTrailer: the only trailer of a request is judged, too.
-func TestOneTrailer(t *testing.T) {
-	from := OriginOf(&exchange.Listener{Trust: forwarded.New(&config.Forwarded{}, true)}, "10.0.0.7:1")
-	for name, left := range map[string]int{"via": 0, "x-sum": 1} {
-		req := &protocol.Request{Trailers: []protocol.Header{{Name: []byte(name)}}}
-		if FilterTrailers(req, &from); len(req.Trailers) != left {
-			t.Errorf("%s: %s is left", name, req.Trailers)
 		}
 	}
 }

@@ -151,29 +151,3 @@ func TestIdleTime(t *testing.T) {
 		}
 	}
 }
-
-// TestClosedWhileIdle: a session whose connection closes while timeouts.idle runs is not idle any more. The others are closed in their time.
-func TestClosedWhileIdle(t *testing.T) {
-	w := sim.New(1)
-	loop := w.Loop("a")
-	h := &Host{Shard: &shard.Shard{Loop: loop, Config: &config.Config{Timeouts: config.Timeouts{Idle: 10 * time.Second}}, Process: new(shard.Process)}}
-	var closed [3]int
-	for i := range closed {
-		s := &idleSession{closed: &closed[i]}
-		loop.Do(func() {
-			h.Add(s)
-			h.StartIdle(&s.SessionNode)
-		})
-		if i == 1 {
-			loop.Do(func() {
-				h.OnClosed(s)
-				if d := h.IdleFor(&s.SessionNode); d != 0 {
-					t.Errorf("the session has been idle for %v", d)
-				}
-			})
-		}
-	}
-	if w.Run(11 * time.Second); closed != [3]int{1, 0, 1} {
-		t.Errorf("closed %v", closed)
-	}
-}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/race"
 )
 
 // TestStreamRequest: what a stream begins with, by the headers of its request and the settings of its service.
@@ -53,6 +55,14 @@ func TestStreamRequest(t *testing.T) {
 		if r.Service != "compute" || r.Host != c.host || string(r.RequestID) != "id" || r.Record != nil || r.Opener == nil {
 			t.Errorf("%s: left as %+v", name, r)
 		}
+		m.Consumer.Update("compute") // no endpoint: the stream fails, and counts as what it is
+		m.W.Run(time.Millisecond)
+		failed := false
+		r.Opener.Open("compute", func(_ *race.Stream, _ race.Target, f *fault.Failure) { failed = f != nil })
+		m.RunUntil("the failure of the stream", func() bool { return failed })
+		if n := m.Consumer.Stats("compute").GRPC[fault.NoEndpoint.GRPC()]; n > 0 != c.grpc {
+			t.Errorf("%s: %d gRPC calls have failed", name, n)
+		}
 		proxytest.CheckStreamsSettled(m, streams)
 	}
 }
@@ -83,6 +93,18 @@ func TestChunksOfAnswer(t *testing.T) {
 			proxytest.CheckStreamsSettled(m, streams)
 		}
 	}
+}
+
+// TestEmptyAnswer: a response that another sidecar gives as a stream although its length is 0 is sent with that length.
+func TestEmptyAnswer(t *testing.T) {
+	m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.RespondOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16)})
+	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+	if a := consumer.Responses[0]; a.Chunks || !strings.Contains(string(a.Head), "Content-Length: 0\r\n") {
+		t.Errorf("chunks %t, head %q", a.Chunks, a.Head)
+	}
+	proxytest.CheckStreamsSettled(m, consumer, provider)
 }
 
 // TestTrailersOfStream: the trailers of a request that leaves the loop are filtered as those of a message.

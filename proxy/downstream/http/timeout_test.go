@@ -45,23 +45,28 @@ func TestDrippingRequests(t *testing.T) {
 	}
 }
 
-// TestSlowBodyBehindOther: a body that is too slow gives its memory back at once, although the request before it has no response yet.
-func TestSlowBodyBehindOther(t *testing.T) {
+// TestSlowRequestBehindOther: a request that is too slow gives its memory back at once, although the request before it has no response yet.
+func TestSlowRequestBehindOther(t *testing.T) {
 	const part = 40_000
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: "timeouts: {body: 5s}"})
-	m.Apps[0].Delay = func() time.Duration { return 20 * time.Second }
-	p := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"+
-		"POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 50000\r\n\r\n"+strings.Repeat("x", part))
-	m.W.Run(time.Second)
-	before := m.Consumer.Proc.Held()
-	m.W.Run(10 * time.Second)
-	if held := m.Consumer.Proc.Held(); before < part || held > part/4 {
-		t.Errorf("%d bytes are held before the timeout, %d behind it", before, held)
+	rest := strings.Repeat("x", part)
+	for code, says := range map[string]string{
+		"body-timeout":   "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 50000\r\n\r\n" + rest,
+		"header-timeout": "GET / HTTP/1.1\r\nHost: compute\r\nx: " + rest,
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 1m", Limits: "timeouts: {header: 5s, body: 5s}"})
+		m.Apps[0].Delay = func() time.Duration { return 20 * time.Second }
+		p := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"+says)
+		m.W.Run(time.Second)
+		before := m.Consumer.Proc.Held()
+		m.W.Run(10 * time.Second)
+		if held := m.Consumer.Proc.Held(); before < part || held > part/4 {
+			t.Errorf("%s: %d bytes are held before the timeout, %d behind it", code, before, held)
+		}
+		if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, "HTTP/1.1 200 ") || !strings.Contains(heard, code) {
+			t.Errorf("%s: received %q", code, heard)
+		}
+		m.Settled()
 	}
-	if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, "HTTP/1.1 200 ") || !strings.Contains(heard, "body-timeout") {
-		t.Errorf("received %q", heard)
-	}
-	m.Settled()
 }
 
 // TestBodyTimeoutAfterContinue checks that timeouts.body of a client that waits for 100 Continue

@@ -153,6 +153,16 @@ func TestTunnelDecides(t *testing.T) {
 	}
 }
 
+// TestLogOfTunnel: the log names the host of a tunnel that was refused behind its first bytes.
+func TestLogOfTunnel(t *testing.T) {
+	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}"})
+	m.RunUntilClosed(m.DialAndSend(proxytest.Egress, connectCompute+"*1\r\n"))
+	if log := m.Consumer.LogText.String(); !strings.Contains(log, "method=CONNECT host=compute:80") {
+		t.Errorf("logged: %s", log)
+	}
+	proxytest.CheckStreamsSettled(m, streams)
+}
+
 // TestTunnelDrains: a drain ends a tunnel after the request in flight, and one without a request
 // soon.
 func TestTunnelDrains(t *testing.T) {
