@@ -251,6 +251,18 @@ func TestHalfClosed(t *testing.T) {
 			t.Errorf("%s with %d bytes unread: closed %t, %d bytes are held", c.top, c.unread, s.c.Closed, s.p.Held())
 		}
 	}
+	for _, part := range []string{"GET / HTTP/1.1\r\nx: ", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 50000\r\n\r\n"} {
+		s := newTurns(t, "timeouts: {half_close: 10s}")
+		s.say(get("/") + part + strings.Repeat("x", 40_000)) // the second request will never be complete
+		before := s.p.Held()
+		s.receiver.(loop.HalfCloser).OnEnd()
+		if held := s.p.Held(); before < 40_000 || held > 10_000 {
+			t.Errorf("%.10q: %d bytes are held behind the end, %d before", part, held, before)
+		}
+		if s.respond(response(2, "")); !s.c.Finished || !strings.HasSuffix(string(s.c.Out), "\r\n\r\nyy") || s.p.Held() != 0 {
+			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.c.Finished, s.p.Held(), s.c.Out)
+		}
+	}
 	s := newTurns(t, "") // that has its response
 	s.say(get("/"))
 	s.respond(response(2, ""))
