@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -12,9 +13,8 @@ type alpnConn struct{ *proxytest.NullConn }
 
 func (alpnConn) Protocol() string { return "h2" }
 
-// TestSilentAfterHandshake: a client that has chosen HTTP/2 in the TLS handshake gets SETTINGS before it sends anything, and loses the
-// connection if it never does.
-func TestSilentAfterHandshake(t *testing.T) {
+// openALPN returns a mesh, and the sidecar's end of a connection that has just opened.
+func openALPN(t *testing.T) (*proxytest.AllocMesh, *proxytest.NullConn) {
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1})
 	_, accept := m.Sidecar(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, tls: {cert: cert.pem, key: key.pem}}]
@@ -24,6 +24,29 @@ timeouts: {idle: 20s, header: 20s}`)
 	l, s := accept()
 	c, _ := m.Net.Connect(l, s, nil, nil)
 	s.OnOpen(alpnConn{c})
+	return m, c
+}
+
+// TestGreetingWithHandshake: a client whose first bytes come with the end of the TLS handshake gets SETTINGS together with their acknowledgment.
+func TestGreetingWithHandshake(t *testing.T) {
+	m, c := openALPN(t)
+	c.Deliver(append([]byte(http2.Preface), proxytest.Frame(4, 0, "")...))
+	m.Net.Pump()
+	settings := 0
+	proxytest.EachFrame(c.Out, func(f []byte) {
+		if f[3] == 4 {
+			settings++
+		}
+	})
+	if c.Writes != 1 || settings != 2 {
+		t.Errorf("%d SETTINGS in %d writes", settings, c.Writes)
+	}
+}
+
+// TestSilentAfterHandshake: a client that has chosen HTTP/2 in the TLS handshake gets SETTINGS before it sends anything, and loses the
+// connection if it never does.
+func TestSilentAfterHandshake(t *testing.T) {
+	m, c := openALPN(t)
 	m.Net.Pump()
 	if len(c.Out) < 9 || c.Out[3] != 4 || c.Closed { // the type of SETTINGS
 		t.Errorf("received %x, closed %t", c.Out, c.Closed)
