@@ -27,6 +27,56 @@ func TestEditedMemory(t *testing.T) {
 	}
 }
 
+// TestEditsOfRoute: a route changes the host of a request only if it gives another one. Values of a request, and of its response, are those that the
+// client has sent. A response that comes after its exchange has ended is changed in the same way.
+func TestEditsOfRoute(t *testing.T) {
+	const value = "{host} {path} {listener} {peer}"
+	set := config.HeaderEdits{Set: map[string]string{"x-a": value}}
+	for _, c := range []struct {
+		route                   config.Route
+		host, request, response string
+		noEdits                 bool // of the response
+	}{
+		{config.Route{RequestHeaders: set, ResponseHeaders: set}, "compute", "compute /a in 10.0.0.7", "compute /a in 10.0.0.7", false},
+		{config.Route{ResponseHeaders: set, Rewrite: config.Rewrite{Host: "b"}}, "b", "", "compute /a in 10.0.0.7", false},
+		{config.Route{RequestHeaders: set, Rewrite: config.Rewrite{Host: "b"}}, "b", "compute /a in 10.0.0.7", "", true},
+	} {
+		from := &Origin{Listener: &exchange.Listener{Name: "in"}, Addr: []byte("10.0.0.7")}
+		r := &exchange.Route{Edits: route.NewEdits(&route.Plan{Match: new(config.Match), Route: &c.route})}
+		ex := &exchange.Exchange{}
+		if ResponseEditor(ex, from) != nil {
+			t.Error("the response to a request without a route is changed")
+		}
+		ex.Request.Authority, ex.Request.Path, ex.OriginalPath = []byte("compute"), []byte("/v1/a"), []byte("/a")
+		editRequest(r, ex, from)
+		ex.Route = r
+		if host, got := string(ex.Request.Authority), string(protocol.Find(ex.Request.Headers, "x-a")); host != c.host || got != c.request {
+			t.Errorf("host %s, x-a: %s, want %s and %s", host, got, c.host, c.request)
+		}
+		var res, later protocol.Response
+		EditResponse(ex, &res, from)
+		edit := ResponseEditor(ex, from)
+		if c.noEdits != (edit == nil) {
+			t.Errorf("host %s: the response is changed later %t", c.host, edit != nil)
+		}
+		if edit != nil {
+			copy(ex.OriginalPath, "xx") // the memory is used again
+			edit(&later)
+			if got := string(protocol.Find(later.Headers, "x-a")); got != c.response {
+				t.Errorf("host %s: the response has x-a: %s later, want %s", c.host, got, c.response)
+			}
+		}
+		if got := string(protocol.Find(res.Headers, "x-a")); got != c.response {
+			t.Errorf("host %s: the response has x-a: %s, want %s", c.host, got, c.response)
+		}
+	}
+	ex := &exchange.Exchange{}
+	ex.Route = &exchange.Route{}
+	if ResponseEditor(ex, &Origin{}) != nil {
+		t.Error("the response of a route without edits is changed")
+	}
+}
+
 // TestPathMemory: paths are brought into their form, and rewritten, in memory that the exchange keeps for its next request.
 func TestPathMemory(t *testing.T) {
 	l := &exchange.Listener{Paths: route.NewPathRules(&config.Path{Normalize: true, EscapedSlashes: config.SlashesKeep})}

@@ -116,6 +116,8 @@ func TestPreparedHeaders(t *testing.T) {
 		{outside, "GET", "Via: " + strings.Repeat("1.1 remora, ", maxPassed) + "1.0 remora", "", "passed refused=loop-detected"},
 		{outside, "GET", "via: " + strings.Repeat("1.1 remora, ", maxPassed-1) + "2 remora|CDN-Loop: remora", "", "passed refused=loop-detected"},
 
+		{outside, "GET", "via: 1.1 a|cdn-loop: b", "via: 1.1 a|cdn-loop: b|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
+		{outside, "OPTIONS", "a: b", "a: b|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "GET", "max-forwards: 0", "max-forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
 		{outside, "OPTIONS", "Max-Forwards: 0", "Max-Forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", "refused=max-forwards"},
 		{outside, "TRACE", "max-forwards: 1", "max-forwards: 0|x-forwarded-for: 10.0.0.7|x-forwarded-proto: http", ""},
@@ -250,12 +252,19 @@ func TestValidHeaders(t *testing.T) {
 	for _, c := range []struct {
 		headers []protocol.Header
 		want    string
-	}{{nil, "cdn-loop x-forwarded-for x-forwarded-proto x-request-id"}, {client, "cdn-loop x-request-id"}} {
+		via     bool
+	}{
+		{nil, "cdn-loop x-forwarded-for x-forwarded-proto x-request-id", false}, {client, "cdn-loop x-request-id", false},
+		{nil, "via x-forwarded-for x-forwarded-proto x-request-id", true},
+	} {
 		ex, from := &exchange.Exchange{}, OriginOf(l, "10.0.0.7:1")
 		ex.Request.Headers = slices.Clone(c.headers)
-		h := &Host{Shard: &shard.Shard{}}
-		if r := h.FindRoute(ex, &from, nil); r != l.Fixed {
+		h := &Host{Shard: &shard.Shard{Via: c.via}}
+		if r := h.FindRoute(ex, &from, []byte("2.0 a")); r != l.Fixed {
 			t.Errorf("%s: the route of the listener is not taken", c.headers)
+		}
+		if via := string(protocol.Find(ex.Request.Headers, "via")); c.via != (via == "2.0 a") || !c.via && via != "" {
+			t.Errorf("%s: via: %s", c.headers, via)
 		}
 		var valid []string
 		for _, h := range ex.Request.Headers {

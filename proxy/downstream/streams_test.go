@@ -64,12 +64,16 @@ func TestStreamAnswer(t *testing.T) {
 			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
 			h.Scratch = []byte("head")
 			source := &race.StreamSource{}
-			res := (&race.Responses{Shard: h.Shard}).New()
+			responses := &race.Responses{Shard: h.Shard}
+			res := responses.New()
 			res.Source, res.DeclaredLength = source, c.length
 			a := h.StreamAnswer(refusedCaller{}, res, c.minor)
 			copy(h.Scratch, "next")
 			if a.Chunks != c.chunks || string(a.Head) != "head" || a.Source != source || res.Source != nil {
 				t.Errorf("%d bytes for HTTP/1.%d: chunks %t, head %s", c.length, c.minor, a.Chunks, a.Head)
+			}
+			if responses.New() != res {
+				t.Error("the loop does not get its response back")
 			}
 			if from := a.Opener.(openerOf).client; from != "in 192.0.2.1:1 gRPC false" {
 				t.Errorf("the stream comes from %s", from)
