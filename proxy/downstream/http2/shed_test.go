@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 const littleMemory = "limits: {buffered: 1MiB, message: 256KiB}"
@@ -91,6 +92,33 @@ func TestShedLargest(t *testing.T) {
 	m.Settled()
 	if n := m.Consumer.WriteTimeouts(); n != uint64(40-shed) {
 		t.Errorf("%d responses have timed out, and %d were given up before", n, shed)
+	}
+}
+
+// TestLeastShed: a response that its client does not read is dropped when memory is full if it holds shard.LeastShed bytes. If it holds less, the
+// connection closes.
+func TestLeastShed(t *testing.T) {
+	const full, pendingBytes = 1 << 40, 2 << 10 // what a call counts as beside its message
+	respond := func(pad, charged int) *turns {
+		s := newTurns(t)
+		s.c.Deliver(proxytest.Frame(4, 0, "\x00\x04\x00\x00\x00\x00")) // no window for bodies
+		s.begin(get, proxytest.FlagEnd)
+		s.p.Charge(charged)
+		s.respond("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", pad) + "\r\n" + strings.Repeat("b: c\r\n", 450) +
+			"Content-Length: 30000\r\n\r\n" + strings.Repeat("y", 30_000))
+		return s
+	}
+	pad := 1 + shard.LeastShed - int(respond(1, 0).p.Held()-pendingBytes)
+	for _, less := range []int{0, 1} {
+		if held := int(respond(pad-less, 0).p.Held() - pendingBytes); held != shard.LeastShed-less {
+			t.Fatalf("the response holds %d bytes", held)
+		}
+		s, reset := respond(pad-less, full), false
+		s.m.Net.Pump()
+		proxytest.EachFrame(s.c.Out, func(f []byte) { reset = f[3] == 3 && http2.Code(f[12]) == http2.EnhanceYourCalm })
+		if s.c.Closed != (less > 0) || reset == s.c.Closed || s.p.Held() != full {
+			t.Errorf("a response of %d bytes: reset %t, the connection closed: %t, %d bytes are held", shard.LeastShed-less, reset, s.c.Closed, s.p.Held()-full)
+		}
 	}
 }
 

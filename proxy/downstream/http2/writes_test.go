@@ -45,7 +45,8 @@ func newTurns(t *testing.T) *turns {
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes: [{match: {host: compute}, service: compute}]
 services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: http, timeout: 1h}}
-timeouts: {body: 30s, idle: 1h, half_close: 5s}`)
+timeouts: {body: 30s, idle: 1h, half_close: 5s}
+limits: {headers: 600}`)
 	p.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 	appLoop := s.m.Net.Loop()
 	s.m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Receiver) {
