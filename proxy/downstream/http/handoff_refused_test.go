@@ -277,6 +277,9 @@ func TestHandoffWithoutDescriptor(t *testing.T) {
 				if len(protocol.Find(resp.Headers, "retry-after")) > 0 != (c.status == 503) {
 					t.Errorf("headers %v", resp.Headers)
 				}
+				if n := m.Consumer.Report().Stats.Errors.Of(c.code); n != 1 {
+					t.Errorf("%s is counted %d times", c.code, n)
+				}
 				m.W.Faults.Reset(p.Conn)
 			}
 			proxytest.CheckStreamsSettled(m, streams)

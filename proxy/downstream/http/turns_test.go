@@ -24,7 +24,7 @@ type turns struct {
 	streams  proxytest.Carrier
 	apps     []*proxytest.Peer // the connections to the application
 	detached int
-	unread   bool // the next request waits in the kernel
+	to       netip.AddrPort // the original destination; the zero value means that the connection was not redirected
 }
 
 // knownConn is the sidecar's end of a connection that can leave its loop.
@@ -44,12 +44,14 @@ func (c knownConn) Detach() (loop.Socket, error) {
 	return proxytest.PipeSocket{Pipe: &proxytest.Pipe{Loop: c.of.loop}}, nil
 }
 
-func (c knownConn) HasInput() bool              { return c.of.unread }
-func (c knownConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
+func (c knownConn) OriginalDst() netip.AddrPort { return c.of.to }
 
-func newTurns(t *testing.T, top string) *turns {
+func newTurns(t *testing.T, top string) *turns { return newRedirectedTurns(t, top, netip.AddrPort{}) }
+
+// newRedirectedTurns is newTurns for a connection that was redirected.
+func newRedirectedTurns(t *testing.T, top string, to netip.AddrPort) *turns {
 	const app = "10.0.0.1:8080"
-	s := &turns{m: proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1})}
+	s := &turns{m: proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1}), to: to}
 	p, accept := s.m.Sidecar(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes: [{match: {method: [CONNECT]}, service: compute}, {match: {host: compute, path: /cached}, service: compute, cache: {ttl: 1h}}, {match: {host: compute}, service: compute}]
@@ -219,6 +221,25 @@ func TestKeptInput(t *testing.T) {
 		s.respond(response(2, ""))
 		if s.detached != 1-more || strings.Contains(string(s.c.Out), "message-too-large") != (more > 0) {
 			t.Errorf("%d bytes: %d connections left, %q", most+more, s.detached, s.c.Out)
+		}
+	}
+}
+
+// TestLeaves: what leaves the loop is not counted any more, at once.
+func TestLeaves(t *testing.T) {
+	more := strings.Repeat("x", 30_000)
+	for name, c := range map[string]struct{ to, says string }{
+		"a request":    {"", "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n"},
+		"a connection": {proxytest.OriginalDst, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"},
+	} {
+		to, _ := netip.ParseAddrPort(c.to)
+		s := newRedirectedTurns(t, "", to)
+		s.say(get("/"))
+		s.say(c.says + more)
+		before := s.p.Held()
+		s.respond(response(2, ""))
+		if held := s.p.Held(); before < 30_000 || held != 0 || s.detached != 1 || len(s.streams.Requests)+len(s.streams.Passed) != 1 {
+			t.Errorf("%s: %d connections left, %d bytes were held and %d are", name, s.detached, before, held)
 		}
 	}
 }
