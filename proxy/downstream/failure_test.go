@@ -79,16 +79,21 @@ func TestShownHost(t *testing.T) {
 
 // TestGRPCFailure: a gRPC caller gets a response of headers alone, from which it reads the code.
 func TestGRPCFailure(t *testing.T) {
-	f := *fault.Deadline
-	f.Text = "100% late"
-	for _, id := range []string{"", "7"} {
+	late, unavailable := *fault.Deadline, *fault.Connect
+	late.Text, unavailable.Text = "100% late", "100% late"
+	for id, c := range map[string]struct {
+		f      *fault.Failure
+		name   string
+		status string
+		code   protocol.GRPCCode
+	}{"": {&late, "deadline", "4", protocol.GRPCDeadlineExceeded}, "7": {&unavailable, fault.Connect.Code, "14", protocol.GRPCUnavailable}} {
 		var given []byte
 		if id != "" {
 			given = []byte(id)
 		}
-		res := GRPCFailure(&f, given)
+		res := GRPCFailure(c.f, given)
 		for name, want := range map[string]string{
-			"content-type": "application/grpc", "grpc-status": "4", "grpc-message": "100%25 late", "x-remora-error": "deadline", "x-request-id": id,
+			"content-type": "application/grpc", "grpc-status": c.status, "grpc-message": "100%25 late", "x-remora-error": c.name, "x-request-id": id,
 		} {
 			if got := string(protocol.Find(res.Headers, name)); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
@@ -97,7 +102,7 @@ func TestGRPCFailure(t *testing.T) {
 		if len(res.Headers) != 4+len(id) || res.Status != 200 || res.DeclaredLength != -1 || len(res.Body) > 0 {
 			t.Errorf("%d, length %d, %s", res.Status, res.DeclaredLength, res.Headers)
 		}
-		if code, ok := protocol.GRPCStatus(&res); !ok || code != protocol.GRPCDeadlineExceeded || !protocol.IsGRPC(res.Headers) {
+		if code, ok := protocol.GRPCStatus(&res); !ok || code != c.code || !protocol.IsGRPC(res.Headers) {
 			t.Errorf("code %v, %v", code, ok)
 		}
 	}

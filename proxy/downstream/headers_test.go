@@ -137,6 +137,7 @@ func TestPreparedHeaders(t *testing.T) {
 			l := &exchange.Listener{Local: c.from.local, Secure: c.from.secure, Trust: forwarded.New(&settings, c.from.local)}
 			from := OriginOf(l, "10.0.0.7:1")
 			ex := exchange.NewPool(shard.New(new(shard.Process), 0, loop, slog.New(slog.DiscardHandler), 1)).Exchange(nil)
+			ex.RequestID, ex.Forwarded = []byte("earlier"), []byte("9.9.9.9, ") // of a request before
 			ex.Request.Method = []byte(c.method)
 			for _, line := range strings.Split(member.Replace(c.headers), "|") {
 				if name, value, ok := strings.Cut(line, ":"); ok {

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/affinity"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -49,7 +51,7 @@ type openerOf struct {
 }
 
 func (openerOf) From(c shard.Client) race.Opener {
-	return openerOf{client: fmt.Sprintf("%s %s gRPC %t", c.Listener, c.Addr, c.GRPC)}
+	return openerOf{client: fmt.Sprintf("%s %s gRPC %t%s", c.Listener, c.Addr, c.GRPC, c.Session.Pin)}
 }
 
 // TestStreamAnswer: the response to a stream has chunks if its length is unknown, and its client knows chunks. One whose length is 0 has none.
@@ -101,6 +103,36 @@ func TestStreamRequestUnrouted(t *testing.T) {
 			from := fmt.Sprintf("in 192.0.2.1:1 gRPC %t", want.grpc)
 			if r.GRPC != want.grpc || r.Interactive != want.interactive || r.Opener.(openerOf).client != from {
 				t.Errorf("%s: gRPC %t, interactive %t, from %+v", kind, r.GRPC, r.Interactive, r.Opener)
+			}
+		})
+	}
+}
+
+// TestStreamRequestRouted: a stream to a service has the session that its cookie names, which the service does not see. A request that has a time is
+// told how much of it is left.
+func TestStreamRequestRouted(t *testing.T) {
+	for _, c := range []struct {
+		fromClient, setting bool // that there is a time
+		told                string
+	}{{false, false, ""}, {true, false, "59999"}, {false, true, "59999"}} {
+		w := sim.New(1).Loop("a")
+		w.Do(func() {
+			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h.Configure(&config.Config{})
+			ex := exchange.NewPool(h.Shard).Exchange(refusedCaller{})
+			ex.Request.Headers = []protocol.Header{{Name: []byte("cookie"), Value: []byte("a=b; s= pinned")}}
+			sticky := affinity.NewSticky(&config.Sticky{Cookie: "s", Secret: "secret"})
+			to := &config.Service{Name: "compute", TimeoutHeader: c.setting, TLS: config.ServiceTLS{SNI: config.SNIHost}}
+			ex.Route = &exchange.Route{Service: &service.Service{Shard: h.Shard, Config: to, Sessions: &service.Sessions{Sticky: sticky}}}
+			ex.Route.Timeout = time.Minute
+			ex.Request.Timed, ex.Request.Authority = c.fromClient, []byte("Compute:80")
+			r := h.StreamRequest(stats.StreamBody, refusedCaller{}, ex, &Origin{Listener: refusedCaller{}.Listener()})
+			if r.Service != "compute" || r.Host != "compute" || r.Unrouted != nil || r.Timeout != time.Minute {
+				t.Errorf("%+v: left as %+v", c, r)
+			}
+			cookie, told := string(protocol.Find(ex.Request.Headers, "cookie")), string(protocol.Find(ex.Request.Headers, "x-remora-timeout-ms"))
+			if from := r.Opener.(openerOf).client; from != "in 192.0.2.1:1 gRPC false pinned" || cookie != "a=b" || told != c.told {
+				t.Errorf("%+v: from %s, cookie: %s, the service is told %s ms", c, from, cookie, told)
 			}
 		})
 	}
