@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/route"
+	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // TestEditedMemory: an exchange keeps the values that were made for its last request, and no value of an earlier request.
@@ -27,8 +28,9 @@ func TestEditedMemory(t *testing.T) {
 	}
 }
 
-// TestEditsOfRoute: a route changes the host of a request only if it gives another one. Values of a request, and of its response, are those that the
-// client has sent. A response that comes after its exchange has ended is changed in the same way.
+// TestEditsOfRoute: a route changes the path of a request, and the host only if it gives another one. Values of a request,
+// and of its response, are those that the client has sent. A response that comes after its exchange has ended is changed in
+// the same way.
 func TestEditsOfRoute(t *testing.T) {
 	const value = "{host} {path} {listener} {peer}"
 	set := config.HeaderEdits{Set: map[string]string{"x-a": value}}
@@ -42,14 +44,20 @@ func TestEditsOfRoute(t *testing.T) {
 		{config.Route{RequestHeaders: set, Rewrite: config.Rewrite{Host: "b"}}, "b", "compute /a in 10.0.0.7", "", true},
 	} {
 		from := &Origin{Listener: &exchange.Listener{Name: "in"}, Addr: []byte("10.0.0.7")}
-		r := &exchange.Route{Edits: route.NewEdits(&route.Plan{Match: new(config.Match), Route: &c.route})}
+		c.route.Rewrite.Path = "/v1/"
+		plan := &route.Plan{Match: new(config.Match), Route: &c.route}
+		r := &exchange.Route{Edits: route.NewEdits(plan), Rewrite: route.NewRewrite(plan)}
+		from.Listener.Fixed = r
 		ex := &exchange.Exchange{}
 		if ResponseEditor(ex, from) != nil {
 			t.Error("the response to a request without a route is changed")
 		}
-		ex.Request.Authority, ex.Request.Path, ex.OriginalPath = []byte("compute"), []byte("/v1/a"), []byte("/a")
-		editRequest(r, ex, from)
-		ex.Route = r
+		ex.Request.Authority, ex.Request.Path = []byte("compute"), []byte("/a")
+		h := &Host{Shard: &shard.Shard{}}
+		ex.Route = h.FindRoute(ex, from, nil)
+		if path := string(ex.Request.Path); path != "/v1/a" || string(ex.OriginalPath) != "/a" {
+			t.Errorf("path %s of %s", path, ex.OriginalPath)
+		}
 		if host, got := string(ex.Request.Authority), string(protocol.Find(ex.Request.Headers, "x-a")); host != c.host || got != c.request {
 			t.Errorf("host %s, x-a: %s, want %s and %s", host, got, c.host, c.request)
 		}

@@ -54,7 +54,8 @@ func (openerOf) From(c shard.Client) race.Opener {
 	return openerOf{client: fmt.Sprintf("%s %s gRPC %t%s", c.Listener, c.Addr, c.GRPC, c.Session.Pin)}
 }
 
-// TestStreamAnswer: the response to a stream has chunks if its length is unknown, and its client knows chunks. One whose length is 0 has none.
+// TestStreamAnswer: a response that is a stream has chunks if its length is unknown, and its client knows chunks. One whose
+// length is 0 has none.
 func TestStreamAnswer(t *testing.T) {
 	for _, c := range []struct {
 		length int64
@@ -84,7 +85,8 @@ func TestStreamAnswer(t *testing.T) {
 	}
 }
 
-// TestStreamRequestUnrouted: a stream without a route has the time of the request, and says who it came from, and whether it is a gRPC call.
+// TestStreamRequestUnrouted: a stream without a route has the time of an idle connection, and says who it came from, and
+// whether it is a gRPC call.
 func TestStreamRequestUnrouted(t *testing.T) {
 	for kind, want := range map[string]struct{ grpc, interactive bool }{
 		"application/grpc": {true, true}, "application/grpc-web": {false, true}, "text/plain": {},
@@ -108,8 +110,8 @@ func TestStreamRequestUnrouted(t *testing.T) {
 	}
 }
 
-// TestStreamRequestRouted: a stream to a service has the session that its cookie names, which the service does not see. A request that has a time is
-// told how much of it is left.
+// TestStreamRequestRouted: a stream to a service has the session that its cookie names, which the service does not see. The
+// service is told how much time is left if the client, or a setting, gives a time.
 func TestStreamRequestRouted(t *testing.T) {
 	for _, c := range []struct {
 		fromClient, setting bool // that there is a time
