@@ -284,6 +284,21 @@ func TestHalfClosed(t *testing.T) {
 			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.c.Finished, s.p.Held(), s.c.Out)
 		}
 	}
+	for _, first := range []bool{true, false} { // of two responses comes
+		s := newTurns(t, "timeouts: {half_close: 10s}")
+		s.say(get("/") + get("/"))
+		began := s.loop.Now()
+		s.receiver.(loop.HalfCloser).OnEnd()
+		if s.loop.RunTo(began + 5*time.Second); first {
+			s.respond(response(2, ""))
+		}
+		if s.loop.RunTo(began + 11*time.Second); s.c.Closed == first {
+			t.Errorf("the first response comes %t: closed %t after 11 s", first, s.c.Closed)
+		}
+		if s.loop.RunTo(began + 21*time.Second); !s.c.Closed {
+			t.Errorf("the first response comes %t: the connection stays open", first)
+		}
+	}
 	s := newTurns(t, "") // that has its response
 	s.say(get("/"))
 	s.respond(response(2, ""))
@@ -327,6 +342,23 @@ func TestEndOfConnection(t *testing.T) {
 		if after := s.loop.Timers(); after > before {
 			t.Errorf("%s: %d timers, %d before", name, after, before)
 		}
+	}
+}
+
+// TestEndOfSlowReader: nothing is left of a connection that closes while its client reads slowly, and the room that it gets then begins no request.
+func TestEndOfSlowReader(t *testing.T) {
+	s := newTurns(t, "")
+	s.say(get("/") + get("/"))
+	s.c.Held = unreadBound + 1
+	if s.respond(response(2, "")); s.p.Held() < unreadBound || s.c.Room == nil {
+		t.Errorf("%d bytes are held, waits for room %t", s.p.Held(), s.c.Room != nil)
+	}
+	s.c.Closed = true
+	s.receiver.OnClose(nil)
+	s.c.Room.Do()
+	s.m.Net.Pump()
+	if s.p.Held() != 0 || s.served() != 1 {
+		t.Errorf("%d bytes are held, %d requests are served", s.p.Held(), s.served())
 	}
 }
 
