@@ -18,6 +18,7 @@ import (
 type turns struct {
 	m        *proxytest.AllocMesh
 	p        *proxy.Process
+	accept   func() (*proxytest.NullLoop, loop.Receiver)
 	loop     *proxytest.NullLoop
 	c        *proxytest.NullConn // the sidecar's end
 	receiver loop.Receiver       // of c
@@ -65,12 +66,17 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: htt
 		s.apps = append(s.apps, peer)
 		return appLoop, peer
 	}
-	l, session := accept()
-	s.c, _ = s.m.Net.Connect(l, session, nil, nil)
-	s.p, s.loop, s.receiver = p, l, session
-	session.OnOpen(knownConn{s.c, s})
-	s.m.Net.Pump()
+	s.p, s.accept = p, accept
+	s.open()
 	return s
+}
+
+// open opens a connection in place of the one before.
+func (s *turns) open() {
+	s.loop, s.receiver = s.accept()
+	s.c, _ = s.m.Net.Connect(s.loop, s.receiver, nil, nil)
+	s.receiver.OnOpen(knownConn{s.c, s})
+	s.m.Net.Pump()
 }
 
 // say delivers bytes of the client, and ends the turn.
@@ -282,6 +288,13 @@ func TestHalfClosed(t *testing.T) {
 		}
 		if s.respond(response(2, "")); !s.c.Finished || !strings.HasSuffix(string(s.c.Out), "\r\n\r\nyy") || s.p.Held() != 0 {
 			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.c.Finished, s.p.Held(), s.c.Out)
+		}
+		s.open() // nothing of that is left for the next requests
+		s.say(get("/a") + get("/b"))
+		s.respond(response(2, ""))
+		s.respond(response(2, ""))
+		if n := strings.Count(string(s.c.Out), "HTTP/1.1 200 OK"); n != 2 || s.p.Held() != 0 {
+			t.Errorf("%.10q: %d responses on the next connection, %d bytes are held", part, n, s.p.Held())
 		}
 	}
 	for _, first := range []bool{true, false} { // of two responses comes
