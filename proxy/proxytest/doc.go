@@ -14,7 +14,7 @@
 //	records.go           access log and spans
 //	corpus.go            the cases of the HTTP corpus
 //	dial.go              a loop that counts dials
-//	alloc.go             AllocMesh, on the null driver of nulldriver.go
+//	alloc.go             AllocMesh, on the null driver of nulldriver.go; turns.go tests turn by turn there
 //	fixtures.go          constants and small helpers
 //
 // Methods whose name begins with Check report errors to the test. No command imports

@@ -41,6 +41,7 @@ type NullConn struct {
 	Held     int    // what Buffered returns
 	Closed   bool
 	Finished bool // closed by Finish
+	Drained  bool // closed by Drain
 
 	Left int         // of AwaitRoom
 	Room *loop.Flush // of AwaitRoom
@@ -78,7 +79,7 @@ func (c *NullConn) WriteParts(parts [][]byte) {
 }
 func (c *NullConn) Buffered() int      { return c.Held }
 func (c *NullConn) Close()             { c.Closed = true }
-func (c *NullConn) Drain()             { c.Closed = true }
+func (c *NullConn) Drain()             { c.Closed, c.Drained = true, true }
 func (c *NullConn) Finish()            { c.Closed, c.Finished = true, true }
 func (c *NullConn) HasInput() bool     { return false }
 func (c *NullConn) RemoteAddr() string { return "192.0.2.1:1" }
@@ -127,11 +128,24 @@ func (l *NullLoop) EndTurn() (moved bool) {
 
 // RunTo moves the clock of this loop alone, with a turn for each time at which a timer is due.
 func (l *NullLoop) RunTo(at time.Duration) {
-	for due, ok := l.timers.Next(); ok && due <= at; due, ok = l.timers.Next() {
-		l.now = max(l.now, due)
-		l.EndTurn()
+	for l.Due(at) {
+		l.NextTurn()
 	}
 	l.now = at
+}
+
+// Due reports whether a timer is due at that time or before.
+func (l *NullLoop) Due(at time.Duration) bool {
+	due, ok := l.timers.Next()
+	return ok && due <= at
+}
+
+// NextTurn moves the clock of this loop alone to the time at which the next timer is due, and ends a turn.
+func (l *NullLoop) NextTurn() {
+	if due, ok := l.timers.Next(); ok {
+		l.now = max(l.now, due)
+	}
+	l.EndTurn()
 }
 
 // Timers returns the number of timers that run.

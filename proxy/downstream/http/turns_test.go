@@ -8,92 +8,42 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
-	"github.com/remora-proxy/remora/registry"
 )
 
-// turns is a client of a sidecar on the null driver: the test says what the connection holds, and ends the turns of the loop.
-type turns struct {
-	m        *proxytest.AllocMesh
-	p        *proxy.Process
-	accept   func() (*proxytest.NullLoop, loop.Receiver)
-	loop     *proxytest.NullLoop
-	c        *proxytest.NullConn // the sidecar's end
-	receiver loop.Receiver       // of c
-	streams  proxytest.Carrier
-	apps     []*proxytest.Peer // the connections to the application
-	detached int
-	to       netip.AddrPort // the original destination; the zero value means that the connection was not redirected
+// turns is a client of HTTP/1.1.
+type turns struct{ *proxytest.Turns }
+
+func newTurns(t *testing.T, top string) turns {
+	t.Helper()
+	return newRedirectedTurns(t, top, netip.AddrPort{})
 }
-
-// knownConn is the sidecar's end of a connection that can leave its loop.
-type knownConn struct {
-	*proxytest.NullConn
-	of *turns
-}
-
-func (c knownConn) Detach() (loop.Socket, error) {
-	if c.Held > 0 {
-		return nil, loop.ErrDetachBuffered
-	}
-	if c.Closed {
-		return nil, loop.ErrDetachClosed
-	}
-	c.of.detached++
-	return proxytest.PipeSocket{Pipe: &proxytest.Pipe{Loop: c.of.loop}}, nil
-}
-
-func (c knownConn) OriginalDst() netip.AddrPort { return c.of.to }
-
-func newTurns(t *testing.T, top string) *turns { return newRedirectedTurns(t, top, netip.AddrPort{}) }
 
 // newRedirectedTurns is newTurns for a connection that was redirected.
-func newRedirectedTurns(t *testing.T, top string, to netip.AddrPort) *turns {
-	const app = "10.0.0.1:8080"
-	s := &turns{m: proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1}), to: to}
-	p, accept := s.m.Sidecar(`
-listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
-routes: [{match: {method: [CONNECT]}, service: compute}, {match: {host: compute, path: /cached}, service: compute, cache: {ttl: 1h}}, {match: {host: compute}, service: compute}]
-services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: http, timeout: 1h}}
-` + top)
-	p.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
-	p.SetStreams(&s.streams)
-	appLoop := s.m.Net.Loop()
-	s.m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Receiver) {
-		peer := &proxytest.Peer{}
-		s.apps = append(s.apps, peer)
-		return appLoop, peer
-	}
-	s.p, s.accept = p, accept
-	s.open()
+func newRedirectedTurns(t *testing.T, top string, to netip.AddrPort) turns {
+	t.Helper()
+	s := turns{proxytest.NewTurns(t, top, to)}
+	s.Proc.SetStreams(&s.Streams)
+	s.Open()
 	return s
 }
 
-// open opens a connection in place of the one before.
-func (s *turns) open() {
-	s.loop, s.receiver = s.accept()
-	s.c, _ = s.m.Net.Connect(s.loop, s.receiver, nil, nil)
-	s.receiver.OnOpen(knownConn{s.c, s})
-	s.m.Net.Pump()
-}
-
 // say delivers bytes of the client, and ends the turn.
-func (s *turns) say(says string) {
-	s.c.Deliver([]byte(says))
-	s.m.Net.Pump()
+func (s turns) say(says string) {
+	s.Conn.Deliver([]byte(says))
+	s.Mesh.Net.Pump()
 }
 
 // respond delivers bytes of the application to the sidecar, and ends the turn.
-func (s *turns) respond(says string) {
-	s.apps[len(s.apps)-1].Conn.(*proxytest.NullConn).Peer.Deliver([]byte(says))
-	s.m.Net.Pump()
+func (s turns) respond(says string) {
+	s.Respond(says)
+	s.Mesh.Net.Pump()
 }
 
 // served returns how many requests have reached the application.
-func (s *turns) served() (n int) {
-	for _, p := range s.apps {
+func (s turns) served() (n int) {
+	for _, p := range s.Apps {
 		n += strings.Count(string(p.Heard), " HTTP/1.1\r\n")
 	}
 	return n
@@ -129,22 +79,22 @@ func TestSlowReader(t *testing.T) {
 		{connect, 1, true, 0, 1, 0},
 	} {
 		s := newTurns(t, "")
-		s.c.Held = c.unread
+		s.Conn.Held = c.unread
 		s.say(c.says)
-		if waits := s.detached+s.served() == 0; waits != c.waits || waits != (s.c.Room != nil) {
-			t.Errorf("%.10s with %d bytes unread: waits %t, for room %t", c.says, c.unread, waits, s.c.Room != nil)
+		if waits := s.Detached+s.served() == 0; waits != c.waits || waits != (s.Conn.Room != nil) {
+			t.Errorf("%.10s with %d bytes unread: waits %t, for room %t", c.says, c.unread, waits, s.Conn.Room != nil)
 			continue
 		}
 		if c.waits {
-			if s.c.Left != c.left {
-				t.Errorf("%.10s with %d bytes unread: goes on with %d", c.says, c.unread, s.c.Left)
+			if s.Conn.Left != c.left {
+				t.Errorf("%.10s with %d bytes unread: goes on with %d", c.says, c.unread, s.Conn.Left)
 			}
-			s.c.Held = c.left
-			s.c.Room.Do()
-			s.m.Net.Pump()
+			s.Conn.Held = c.left
+			s.Conn.Room.Do()
+			s.Mesh.Net.Pump()
 		}
-		if s.detached != c.leaves || s.served() != c.got {
-			t.Errorf("%.10s with %d bytes unread: %d leave, %d requests are served", c.says, c.unread, s.detached, s.served())
+		if s.Detached != c.leaves || s.served() != c.got {
+			t.Errorf("%.10s with %d bytes unread: %d leave, %d requests are served", c.says, c.unread, s.Detached, s.served())
 		}
 	}
 }
@@ -154,12 +104,12 @@ func TestInterimOfSlowReader(t *testing.T) {
 	for unread, comes := range map[int]bool{unreadBound: true, unreadBound + 1: false} {
 		s := newTurns(t, "")
 		s.say(get("/"))
-		s.c.Held = unread
-		if s.respond("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"); strings.HasPrefix(string(s.c.Out), "HTTP/1.1 103 ") != comes {
-			t.Errorf("with %d bytes unread the client gets %q", unread, s.c.Out)
+		s.Conn.Held = unread
+		if s.respond("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"); strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 103 ") != comes {
+			t.Errorf("with %d bytes unread the client gets %q", unread, s.Conn.Out)
 		}
-		if s.respond(response(2, "")); !strings.Contains(string(s.c.Out), "HTTP/1.1 200 OK\r\n") {
-			t.Errorf("with %d bytes unread the client gets %q", unread, s.c.Out)
+		if s.respond(response(2, "")); !strings.Contains(string(s.Conn.Out), "HTTP/1.1 200 OK\r\n") {
+			t.Errorf("with %d bytes unread the client gets %q", unread, s.Conn.Out)
 		}
 	}
 }
@@ -172,28 +122,28 @@ func TestPieces(t *testing.T) {
 		s := newTurns(t, "")
 		s.say(get("/cached"))
 		s.respond(response(size, ""))
-		s.c.Out = s.c.Out[:0]
-		before := s.c.Writes
-		if s.say(get("/cached")); s.c.Writes-before != writes || !strings.HasSuffix(string(s.c.Out), strings.Repeat("y", size)) {
-			t.Errorf("%d bytes come in %d writes, want %d", size, s.c.Writes-before, writes)
+		s.Conn.Out = s.Conn.Out[:0]
+		before := s.Conn.Writes
+		if s.say(get("/cached")); s.Conn.Writes-before != writes || !strings.HasSuffix(string(s.Conn.Out), strings.Repeat("y", size)) {
+			t.Errorf("%d bytes come in %d writes, want %d", size, s.Conn.Writes-before, writes)
 		}
 	}
 	for _, unread := range []int{pieceBound, pieceBound + 1} {
 		s := newTurns(t, "timeouts: {write: 10s}")
 		s.say(get("/cached"))
 		s.respond(response(2*piece, ""))
-		s.c.Out, s.c.Held = s.c.Out[:0], unread
+		s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], unread
 		s.say(get("/cached") + get("/next"))
-		body := strings.Count(string(s.c.Out), "y")
-		if waits := unread > pieceBound; waits != (s.c.Room != nil) || body > 0 == waits || waits && s.c.Left != pieceBound {
-			t.Errorf("with %d bytes unread %d bytes of the body come, waits %t for %d", unread, body, s.c.Room != nil, s.c.Left)
+		body := strings.Count(string(s.Conn.Out), "y")
+		if waits := unread > pieceBound; waits != (s.Conn.Room != nil) || body > 0 == waits || waits && s.Conn.Left != pieceBound {
+			t.Errorf("with %d bytes unread %d bytes of the body come, waits %t for %d", unread, body, s.Conn.Room != nil, s.Conn.Left)
 		}
-		s.c.Held = 0
-		if s.c.Room != nil {
-			s.c.Room.Do()
-			s.m.Net.Pump()
+		s.Conn.Held = 0
+		if s.Conn.Room != nil {
+			s.Conn.Room.Do()
+			s.Mesh.Net.Pump()
 		}
-		if body := strings.Count(string(s.c.Out), "y"); body != 2*piece || s.served() != 2 {
+		if body := strings.Count(string(s.Conn.Out), "y"); body != 2*piece || s.served() != 2 {
 			t.Errorf("%d bytes come in the end, %d requests are served", body, s.served())
 		}
 	}
@@ -204,13 +154,13 @@ func TestPiecesUnread(t *testing.T) {
 	s := newTurns(t, "timeouts: {write: 10s}")
 	s.say(get("/cached"))
 	s.respond(response(1<<20, ""))
-	s.c.Out, s.c.Held = s.c.Out[:0], pieceBound+1
+	s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], pieceBound+1
 	s.say(get("/cached"))
-	began := s.loop.Now()
-	if s.loop.RunTo(began + 9*time.Second); s.c.Closed {
+	began := s.Loop.Now()
+	if s.Loop.RunTo(began + 9*time.Second); s.Conn.Closed {
 		t.Error("the connection closes before the time")
 	}
-	if s.loop.RunTo(began + 11*time.Second); !s.c.Closed {
+	if s.Loop.RunTo(began + 11*time.Second); !s.Conn.Closed {
 		t.Error("the connection stays open")
 	}
 }
@@ -225,8 +175,8 @@ func TestKeptInput(t *testing.T) {
 		s.say(strings.Repeat("x", most-1))
 		s.say(strings.Repeat("x", 1+more))
 		s.respond(response(2, ""))
-		if s.detached != 1-more || strings.Contains(string(s.c.Out), "message-too-large") != (more > 0) {
-			t.Errorf("%d bytes: %d connections left, %q", most+more, s.detached, s.c.Out)
+		if s.Detached != 1-more || strings.Contains(string(s.Conn.Out), "message-too-large") != (more > 0) {
+			t.Errorf("%d bytes: %d connections left, %q", most+more, s.Detached, s.Conn.Out)
 		}
 	}
 }
@@ -242,82 +192,90 @@ func TestLeaves(t *testing.T) {
 		s := newRedirectedTurns(t, "", to)
 		s.say(get("/"))
 		s.say(c.says + more)
-		before := s.p.Held()
+		before := s.Proc.Held()
 		s.respond(response(2, ""))
-		if held := s.p.Held(); before < 30_000 || held != 0 || s.detached != 1 || len(s.streams.Requests)+len(s.streams.Passed) != 1 {
-			t.Errorf("%s: %d connections left, %d bytes were held and %d are", name, s.detached, before, held)
+		if held := s.Proc.Held(); before < 30_000 || held != 0 || s.Detached != 1 || len(s.Streams.Requests)+len(s.Streams.Passed) != 1 {
+			t.Errorf("%s: %d connections left, %d bytes were held and %d are", name, s.Detached, before, held)
 		}
 	}
 }
 
-// TestHalfClosed: a client that has ended its side waits for its response for timeouts.half_close, and longer as long as it has a response to read. With
-// 0 it has left.
+// TestHalfClosed: a client that has ended its side waits for its response for timeouts.half_close. Then the connection closes, and its memory
+// is free in the same turn. A client that still has bytes to read may wait longer. With half_close of 0 the connection does not stay.
 func TestHalfClosed(t *testing.T) {
-	for _, c := range []struct {
-		top    string
-		unread int
-		stays  bool
-		closed bool // after 11 s
-	}{
-		{"timeouts: {half_close: 10s}", 0, true, true},
-		{"timeouts: {half_close: 10s}", 1, true, false},
-		{"timeouts: {half_close: 0}", 0, false, false}, // the loop closes it
-	} {
-		s := newTurns(t, c.top)
+	for unread, closes := range map[int]bool{0: true, 1: false} {
+		s := newTurns(t, "timeouts: {half_close: 10s}")
 		s.say(get("/"))
-		began := s.loop.Now()
-		s.c.Held = c.unread
-		if stays := s.receiver.(loop.HalfCloser).OnEnd(); stays != c.stays {
-			t.Errorf("%s: stays %t", c.top, stays)
-			continue
+		began := s.Loop.Now()
+		s.Conn.Held = unread
+		if stays := s.Receiver.(loop.HalfCloser).OnEnd(); !stays {
+			t.Fatalf("with %d bytes unread the connection does not stay", unread)
 		}
-		if s.loop.RunTo(began + 9*time.Second); s.c.Closed {
-			t.Errorf("%s: closed before the time", c.top)
+		if s.Loop.RunTo(began + 9*time.Second); s.Conn.Closed {
+			t.Errorf("with %d bytes unread: closed before the time", unread)
 		}
-		if s.loop.RunTo(began + 11*time.Second); s.c.Closed != c.closed || s.p.Held() == 0 != c.closed {
-			t.Errorf("%s with %d bytes unread: closed %t, %d bytes are held", c.top, c.unread, s.c.Closed, s.p.Held())
+		if s.Loop.RunTo(began + 11*time.Second); s.Conn.Closed != closes || closes && s.Proc.Held() > 0 {
+			t.Errorf("with %d bytes unread: closed %t, %d bytes are held", unread, s.Conn.Closed, s.Proc.Held())
 		}
 	}
+	s := newTurns(t, "timeouts: {half_close: 0}")
+	s.say(get("/"))
+	if s.Receiver.(loop.HalfCloser).OnEnd() {
+		t.Error("the connection stays with half_close of 0")
+	}
+}
+
+// TestIncompleteHalfClosed: what a client has sent of a request that its end cuts off takes no memory any more. The response to the request
+// before comes, and nothing is left for the next connection.
+func TestIncompleteHalfClosed(t *testing.T) {
 	for _, part := range []string{"GET / HTTP/1.1\r\nx: ", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 50000\r\n\r\n"} {
 		s := newTurns(t, "timeouts: {half_close: 10s}")
 		s.say(get("/") + part + strings.Repeat("x", 40_000)) // the second request will never be complete
-		before := s.p.Held()
-		s.receiver.(loop.HalfCloser).OnEnd()
-		if held := s.p.Held(); before < 40_000 || held > 10_000 {
+		before := s.Proc.Held()
+		s.Receiver.(loop.HalfCloser).OnEnd()
+		if held := s.Proc.Held(); before < 40_000 || held > 10_000 {
 			t.Errorf("%.10q: %d bytes are held behind the end, %d before", part, held, before)
 		}
-		if s.respond(response(2, "")); !s.c.Finished || !strings.HasSuffix(string(s.c.Out), "\r\n\r\nyy") || s.p.Held() != 0 {
-			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.c.Finished, s.p.Held(), s.c.Out)
+		if s.respond(response(2, "")); !s.Conn.Finished || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nyy") || s.Proc.Held() != 0 {
+			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.Conn.Finished, s.Proc.Held(), s.Conn.Out)
 		}
-		s.open() // nothing of that is left for the next requests
+		s.Open()
 		s.say(get("/a") + get("/b"))
 		s.respond(response(2, ""))
 		s.respond(response(2, ""))
-		if n := strings.Count(string(s.c.Out), "HTTP/1.1 200 OK"); n != 2 || s.p.Held() != 0 {
-			t.Errorf("%.10q: %d responses on the next connection, %d bytes are held", part, n, s.p.Held())
+		if n := strings.Count(string(s.Conn.Out), "HTTP/1.1 200 OK"); n != 2 || s.Proc.Held() != 0 {
+			t.Errorf("%.10q: %d responses on the next connection, %d bytes are held", part, n, s.Proc.Held())
 		}
 	}
+}
+
+// TestHalfClosedPipeline: a client that has ended its side may wait anew for timeouts.half_close for each response that follows another.
+func TestHalfClosedPipeline(t *testing.T) {
 	for _, first := range []bool{true, false} { // of two responses comes
 		s := newTurns(t, "timeouts: {half_close: 10s}")
 		s.say(get("/") + get("/"))
-		began := s.loop.Now()
-		s.receiver.(loop.HalfCloser).OnEnd()
-		if s.loop.RunTo(began + 5*time.Second); first {
+		began := s.Loop.Now()
+		s.Receiver.(loop.HalfCloser).OnEnd()
+		if s.Loop.RunTo(began + 5*time.Second); first {
 			s.respond(response(2, ""))
 		}
-		if s.loop.RunTo(began + 11*time.Second); s.c.Closed == first {
-			t.Errorf("the first response comes %t: closed %t after 11 s", first, s.c.Closed)
+		if s.Loop.RunTo(began + 11*time.Second); s.Conn.Closed == first {
+			t.Errorf("the first response comes %t: closed %t after 11 s", first, s.Conn.Closed)
 		}
-		if s.loop.RunTo(began + 21*time.Second); !s.c.Closed {
+		if s.Loop.RunTo(began + 21*time.Second); !s.Conn.Closed {
 			t.Errorf("the first response comes %t: the connection stays open", first)
 		}
 	}
-	s := newTurns(t, "") // that has its response
+}
+
+// TestUnreadHalfClosed: a client that has its last response, and ends its side before it has read all of that, gets the rest.
+func TestUnreadHalfClosed(t *testing.T) {
+	s := newTurns(t, "")
 	s.say(get("/"))
 	s.respond(response(2, ""))
-	s.c.Held = 1
-	if stays := s.receiver.(loop.HalfCloser).OnEnd(); !stays || !s.c.Closed { // closed by Drain
-		t.Errorf("with a byte unread: stays %t, drains %t", stays, s.c.Closed)
+	s.Conn.Held = 1
+	if stays := s.Receiver.(loop.HalfCloser).OnEnd(); !stays || !s.Conn.Drained {
+		t.Errorf("with a byte unread: stays %t, drains %t", stays, s.Conn.Drained)
 	}
 }
 
@@ -340,20 +298,25 @@ func TestEndOfConnection(t *testing.T) {
 		"too many requests": strings.Repeat(get("/"), 40),
 	} {
 		s := newTurns(t, "timeouts: {idle: 1h}")
-		s.loop.RunTo(s.loop.Now() + 2*time.Second) // what the start of a process needs
-		before := s.loop.Timers()
-		s.say(says)
-		s.c.Closed = true
-		s.receiver.OnClose(errLost)
-		for _, p := range s.apps { // the application does what it wants
-			p.Conn.(*proxytest.NullConn).Peer.Lose()
+		end := func() {
+			s.Conn.Closed = true
+			s.Receiver.OnClose(errLost)
+			for _, p := range s.Apps { // the application closes its ends, too
+				p.Conn.(*proxytest.NullConn).Peer.Lose()
+			}
+			s.Apps = nil
+			s.Loop.RunTo(s.Loop.Now() + time.Minute) // the start of the process is over, and a timer of the free list has fired once more
 		}
-		s.loop.RunTo(s.loop.Now() + time.Minute) // a timer of the free list fires once more
-		if pending, held := s.p.Pending(), s.p.Held(); pending != 0 || held != 0 {
+		end()
+		before := s.Loop.Timers() // that serve all connections
+		s.Open()
+		s.say(says)
+		end()
+		if pending, held := s.Proc.Pending(), s.Proc.Held(); pending != 0 || held != 0 {
 			t.Errorf("%s: %d requests, %d bytes are left", name, pending, held)
 		}
-		if after := s.loop.Timers(); after > before {
-			t.Errorf("%s: %d timers, %d before", name, after, before)
+		if after := s.Loop.Timers(); after != before {
+			t.Errorf("%s: %d timers, %d behind a connection without a request", name, after, before)
 		}
 	}
 }
@@ -362,16 +325,16 @@ func TestEndOfConnection(t *testing.T) {
 func TestEndOfSlowReader(t *testing.T) {
 	s := newTurns(t, "")
 	s.say(get("/") + get("/"))
-	s.c.Held = unreadBound + 1
-	if s.respond(response(2, "")); s.p.Held() < unreadBound || s.c.Room == nil {
-		t.Errorf("%d bytes are held, waits for room %t", s.p.Held(), s.c.Room != nil)
+	s.Conn.Held = unreadBound + 1
+	if s.respond(response(2, "")); s.Proc.Held() < unreadBound || s.Conn.Room == nil {
+		t.Errorf("%d bytes are held, waits for room %t", s.Proc.Held(), s.Conn.Room != nil)
 	}
-	s.c.Closed = true
-	s.receiver.OnClose(nil)
-	s.c.Room.Do()
-	s.m.Net.Pump()
-	if s.p.Held() != 0 || s.served() != 1 {
-		t.Errorf("%d bytes are held, %d requests are served", s.p.Held(), s.served())
+	s.Conn.Closed = true
+	s.Receiver.OnClose(nil)
+	s.Conn.Room.Do()
+	s.Mesh.Net.Pump()
+	if s.Proc.Held() != 0 || s.served() != 1 {
+		t.Errorf("%d bytes are held, %d requests are served", s.Proc.Held(), s.served())
 	}
 }
 
@@ -379,14 +342,14 @@ func TestEndOfSlowReader(t *testing.T) {
 func TestHeldInput(t *testing.T) {
 	for blank, holds := range map[string]bool{"\r": false, "\r\n": false, "G": true, "\r\nG": true} {
 		s := newTurns(t, "")
-		if s.say(blank); s.p.Held() > 0 != holds {
-			t.Errorf("%q: %d bytes are held", blank, s.p.Held())
+		if s.say(blank); s.Proc.Held() > 0 != holds {
+			t.Errorf("%q: %d bytes are held", blank, s.Proc.Held())
 		}
 	}
 	held := func(n int) int {
 		s := newTurns(t, "")
 		s.say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %05d\r\n\r\n%s", n, strings.Repeat("x", n)))
-		return int(s.p.Held())
+		return int(s.Proc.Held())
 	}
 	least := held(10)
 	if more := held(300); more != least+290 {

@@ -98,26 +98,29 @@ func TestShedLargest(t *testing.T) {
 // TestLeastShed: a response that its client does not read is dropped when memory is full if it holds shard.LeastShed bytes. If it holds less, the
 // connection closes.
 func TestLeastShed(t *testing.T) {
-	const full, pendingBytes = 1 << 40, 2 << 10 // what a call counts as beside its message
+	const (
+		full      = 1 << 40
+		callBytes = 2 << 10 // of calls.go
+	)
 	respond := func(pad, charged int) *turns {
 		s := newTurns(t)
-		s.c.Deliver(proxytest.Frame(4, 0, "\x00\x04\x00\x00\x00\x00")) // no window for bodies
+		s.Conn.Deliver(proxytest.Frame(4, 0, "\x00\x04\x00\x00\x00\x00")) // no window for bodies
 		s.begin(get, proxytest.FlagEnd)
-		s.p.Charge(charged)
-		s.respond("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", pad) + "\r\n" + strings.Repeat("b: c\r\n", 450) +
+		s.Proc.Charge(charged)
+		s.Respond("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", pad) + "\r\n" + strings.Repeat("b: c\r\n", 450) +
 			"Content-Length: 30000\r\n\r\n" + strings.Repeat("y", 30_000))
 		return s
 	}
-	pad := 1 + shard.LeastShed - int(respond(1, 0).p.Held()-pendingBytes)
+	pad := 1 + shard.LeastShed - int(respond(1, 0).Proc.Held()-callBytes)
 	for _, less := range []int{0, 1} {
-		if held := int(respond(pad-less, 0).p.Held() - pendingBytes); held != shard.LeastShed-less {
+		if held := int(respond(pad-less, 0).Proc.Held() - callBytes); held != shard.LeastShed-less {
 			t.Fatalf("the response holds %d bytes", held)
 		}
 		s, reset := respond(pad-less, full), false
-		s.m.Net.Pump()
-		proxytest.EachFrame(s.c.Out, func(f []byte) { reset = f[3] == 3 && http2.Code(f[12]) == http2.EnhanceYourCalm })
-		if s.c.Closed != (less > 0) || reset == s.c.Closed || s.p.Held() != full {
-			t.Errorf("a response of %d bytes: reset %t, the connection closed: %t, %d bytes are held", shard.LeastShed-less, reset, s.c.Closed, s.p.Held()-full)
+		s.Mesh.Net.Pump()
+		proxytest.EachFrame(s.Conn.Out, func(f []byte) { reset = reset || f[3] == 3 && http2.Code(f[12]) == http2.EnhanceYourCalm })
+		if s.Conn.Closed != (less > 0) || reset == s.Conn.Closed || s.Proc.Held() != full {
+			t.Errorf("a response of %d bytes: reset %t, the connection closed: %t, %d bytes are held", shard.LeastShed-less, reset, s.Conn.Closed, s.Proc.Held()-full)
 		}
 	}
 }
