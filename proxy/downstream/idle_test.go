@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -126,28 +125,21 @@ func TestIdleFor(t *testing.T) {
 	}
 }
 
-// stillLoop is a loop whose clock the test sets, and whose timers the test fires.
-type stillLoop struct {
-	loop.Loop
-	now time.Duration
-}
-
-func (l *stillLoop) Now() time.Duration               { return l.now }
-func (l *stillLoop) After(time.Duration, *loop.Timer) {}
-
 // TestIdleTime: a session closes when its time is over, and not before.
 func TestIdleTime(t *testing.T) {
 	const idle = 10 * time.Second
-	for after, want := range map[time.Duration]int{idle - 1: 0, idle: 1} {
-		l, closed := &stillLoop{now: time.Hour}, 0
-		h := &Host{Shard: &shard.Shard{Loop: l, Config: &config.Config{Timeouts: config.Timeouts{Idle: idle}}, Process: new(shard.Process)}}
+	w, closed := sim.New(1), 0
+	loop := w.Loop("a")
+	h := &Host{Shard: &shard.Shard{Loop: loop, Config: &config.Config{Timeouts: config.Timeouts{Idle: idle}}, Process: new(shard.Process)}}
+	loop.Do(func() {
 		s := &idleSession{closed: &closed}
 		h.Add(s)
 		h.StartIdle(&s.SessionNode)
-		l.now += after
-		h.idle.timer.Fire()
-		if closed != want {
-			t.Errorf("after %v: closed %d times", after, closed)
-		}
+	})
+	if w.Run(idle - 1); closed != 0 {
+		t.Errorf("closed %d times before the time", closed)
+	}
+	if w.Run(1); closed != 1 {
+		t.Errorf("closed %d times at the time", closed)
 	}
 }
