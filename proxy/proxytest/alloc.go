@@ -262,8 +262,8 @@ func (f *Frames) Append(dst []byte, stream uint32) []byte {
 const (
 	FrameHead = 9
 
-	FrameData, FrameHeaders, frameSettings, framePing = 0, 1, 4, 6
-	FlagEnd, FlagEndHeaders, flagAck                  = 1, 4, 1
+	FrameData, FrameHeaders, FrameReset, FrameSettings, FramePing = 0, 1, 3, 4, 6
+	FlagEnd, FlagEndHeaders, flagAck                              = 1, 4, 1
 )
 
 // Frame returns a frame on stream 0.
@@ -287,7 +287,7 @@ func EachFrame(b []byte, do func(f []byte)) {
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // greeting is SETTINGS, and a window for a thousand million bytes.
-var greeting = append(Frame(frameSettings, 0, ""), Frame(8, 0, "\x40\x00\x00\x00")...)
+var greeting = append(Frame(FrameSettings, 0, ""), Frame(8, 0, "\x40\x00\x00\x00")...)
 
 // Greet makes the clients of the mesh ones of HTTP/2.
 func (m *AllocMesh) Greet() {
@@ -297,7 +297,7 @@ func (m *AllocMesh) Greet() {
 	}
 	m.Net.Pump()
 	for _, c := range m.Clients {
-		c.Deliver(Frame(frameSettings, flagAck, ""))
+		c.Deliver(Frame(FrameSettings, flagAck, ""))
 		c.Out = c.Out[:0]
 	}
 }
@@ -326,10 +326,10 @@ func (a *nullHTTP2App) OnData(b []byte) {
 	EachFrame(a.in, func(f []byte) {
 		used += len(f)
 		switch kind, ends := f[3], f[4]&FlagEnd != 0; {
-		case kind == frameSettings && !ends:
-			a.out = append(a.out, Frame(frameSettings, flagAck, "")...)
-		case kind == framePing && !ends:
-			a.out = append(a.out, Frame(framePing, flagAck, string(f[FrameHead:]))...)
+		case kind == FrameSettings && !ends:
+			a.out = append(a.out, Frame(FrameSettings, flagAck, "")...)
+		case kind == FramePing && !ends:
+			a.out = append(a.out, Frame(FramePing, flagAck, string(f[FrameHead:]))...)
 		case kind <= FrameHeaders && ends:
 			a.mesh.Served++
 			a.out = a.response.Append(a.out, binary.BigEndian.Uint32(f[5:]))

@@ -15,6 +15,7 @@ func (alpnConn) Protocol() string { return "h2" }
 
 // openALPN returns a mesh, and the sidecar's end of a connection that has just opened.
 func openALPN(t *testing.T) (*proxytest.AllocMesh, *proxytest.NullConn) {
+	t.Helper()
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1})
 	_, accept := m.Sidecar(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, tls: {cert: cert.pem, key: key.pem}}]
@@ -30,11 +31,11 @@ timeouts: {idle: 20s, header: 20s}`)
 // TestGreetingWithHandshake: a client whose first bytes come with the end of the TLS handshake gets SETTINGS together with their acknowledgment.
 func TestGreetingWithHandshake(t *testing.T) {
 	m, c := openALPN(t)
-	c.Deliver(append([]byte(http2.Preface), proxytest.Frame(4, 0, "")...))
+	c.Deliver(append([]byte(http2.Preface), proxytest.Frame(proxytest.FrameSettings, 0, "")...))
 	m.Net.Pump()
 	settings := 0
 	proxytest.EachFrame(c.Out, func(f []byte) {
-		if f[3] == 4 {
+		if f[3] == proxytest.FrameSettings {
 			settings++
 		}
 	})
@@ -48,7 +49,7 @@ func TestGreetingWithHandshake(t *testing.T) {
 func TestSilentAfterHandshake(t *testing.T) {
 	m, c := openALPN(t)
 	m.Net.Pump()
-	if len(c.Out) < 9 || c.Out[3] != 4 || c.Closed { // the type of SETTINGS
+	if len(c.Out) < 9 || c.Out[3] != proxytest.FrameSettings || c.Closed {
 		t.Errorf("received %x, closed %t", c.Out, c.Closed)
 	}
 	for second := 1; second <= 30; second++ {

@@ -121,6 +121,12 @@ func (c *client) end(a *reply, trailers ...protocol.Header) {
 	c.do(func() { c.codec.Finish(a.stream, trailers) })
 }
 
+// awaitSettings waits until the client knows that it may send more requests than the 100 that it assumes.
+func (c *client) awaitSettings() {
+	c.m.T.Helper()
+	c.m.RunUntil("the SETTINGS", func() bool { return c.codec.MayOpen() > 100 })
+}
+
 func (c *client) await(all ...*reply) {
 	c.m.T.Helper()
 	c.m.RunUntil("the responses", func() bool {

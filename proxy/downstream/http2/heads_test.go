@@ -77,7 +77,7 @@ func TestOpenRequestsOverShare(t *testing.T) {
 	for range 6 { // so that a share is 128 KiB
 		dial(m, 0)
 	}
-	m.W.Run(100 * time.Millisecond) // until it knows how many it may send
+	c.awaitSettings()
 	m.Consumer.Proc.Charge(1 << 20)
 	var all []*reply
 	for range 120 {

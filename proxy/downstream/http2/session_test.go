@@ -22,7 +22,7 @@ func code(a *reply) string { return string(protocol.Find(a.Headers, protocol.Hea
 func TestRequestsAtATime(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		c := dial(m, 0)
-		m.W.Run(100 * time.Millisecond) // until it knows how many it may send
+		c.awaitSettings()
 		var all []*reply
 		for i := range 100 {
 			all = append(all, c.send(request("POST", "/", 10+i*700)), c.send(request("GET", "/", 0)))

@@ -102,9 +102,11 @@ func TestLeastShed(t *testing.T) {
 		full      = 1 << 40
 		callBytes = 2 << 10 // of calls.go
 	)
+	// The many short lines hold far more memory than they have bytes. So pad is short, and a byte more in it is one more that is held: a
+	// long head would take its memory in steps.
 	respond := func(pad, charged int) *turns {
 		s := newTurns(t)
-		s.Conn.Deliver(proxytest.Frame(4, 0, "\x00\x04\x00\x00\x00\x00")) // no window for bodies
+		s.Conn.Deliver(proxytest.Frame(proxytest.FrameSettings, 0, "\x00\x04\x00\x00\x00\x00")) // no window for bodies
 		s.begin(get, proxytest.FlagEnd)
 		s.Proc.Charge(charged)
 		s.Respond("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", pad) + "\r\n" + strings.Repeat("b: c\r\n", 450) +
@@ -118,7 +120,9 @@ func TestLeastShed(t *testing.T) {
 		}
 		s, reset := respond(pad-less, full), false
 		s.Mesh.Net.Pump()
-		proxytest.EachFrame(s.Conn.Out, func(f []byte) { reset = reset || f[3] == 3 && http2.Code(f[12]) == http2.EnhanceYourCalm })
+		proxytest.EachFrame(s.Conn.Out, func(f []byte) {
+			reset = reset || f[3] == proxytest.FrameReset && http2.Code(f[12]) == http2.EnhanceYourCalm
+		})
 		if s.Conn.Closed != (less > 0) || reset == s.Conn.Closed || s.Proc.Held() != full {
 			t.Errorf("a response of %d bytes: reset %t, the connection closed: %t, %d bytes are held", shard.LeastShed-less, reset, s.Conn.Closed, s.Proc.Held()-full)
 		}
@@ -369,8 +373,7 @@ func TestFewBytesOverShare(t *testing.T) {
 	for range 8 { // so that a share is 102 KiB
 		dial(m, 0)
 	}
-	m.W.Run(100 * time.Millisecond) // until it knows how many it may send
-	for range 70 {
+	for range 70 { // fewer than a client may send before the SETTINGS
 		c.begin(request("POST", "/", 0))
 	}
 	m.W.Run(10 * time.Millisecond)

@@ -11,8 +11,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-const get = "\x82\x86\x84\x41\x07compute" // a header block, and that of a POST
-const post = "\x83\x86\x84\x41\x07compute"
+const (
+	get  = "\x82\x86\x84\x41\x07compute" // the header block of a GET
+	post = "\x83\x86\x84\x41\x07compute" // that of a POST
+)
 
 // turns is a client of HTTP/2, with a connection that has begun.
 type turns struct {
@@ -39,7 +41,7 @@ func (s *turns) begin(block string, flags byte) {
 	s.Conn.Out = nil
 }
 
-func (s *turns) ping() { s.Conn.Deliver(proxytest.Frame(6, 0, "12345678")) }
+func (s *turns) ping() { s.Conn.Deliver(proxytest.Frame(proxytest.FramePing, 0, "12345678")) }
 
 // runTo moves the clock of the loop. It returns how many bytes the client got before the end of the turn that had them.
 func (s *turns) runTo(at time.Duration) (early int) {
@@ -52,9 +54,9 @@ func (s *turns) runTo(at time.Duration) (early int) {
 	return early
 }
 
-// TestWritesOfTurn: what concerns the only request of a connection, or none, goes to the client at once. What concerns one of several
+// TestWriteAtOnce: what concerns the only request of a connection, or none, goes to the client at once. What concerns one of several
 // requests goes with all that the turn brings.
-func TestWritesOfTurn(t *testing.T) {
+func TestWriteAtOnce(t *testing.T) {
 	const ok, early = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
 	for name, c := range map[string]struct {
 		requests int
@@ -67,7 +69,7 @@ func TestWritesOfTurn(t *testing.T) {
 		"one of two responses":                {2, func(s *turns) { s.Respond(ok) }, false},
 		"an interim response":                 {1, func(s *turns) { s.Respond(early) }, true},
 		"an interim response of two requests": {2, func(s *turns) { s.Respond(early) }, false},
-		"that the client is not accepted":     {1, func(s *turns) { s.Receiver.(loop.Verified).OnUntrusted() }, false},
+		"the end of trust in the client":      {1, func(s *turns) { s.Receiver.(loop.Verified).OnUntrusted() }, false},
 	} {
 		s := newTurns(t)
 		for range c.requests {
@@ -83,10 +85,10 @@ func TestWritesOfTurn(t *testing.T) {
 	}
 }
 
-// TestWritesOfTimers: requests that time out together get their responses together, as soon as their time is over. The only one does not
+// TestTimedOutTogether: requests that time out together get their responses together, as soon as their time is over. The only one does not
 // wait for the end of the turn.
-func TestWritesOfTimers(t *testing.T) {
-	for requests := range 3 {
+func TestTimedOutTogether(t *testing.T) {
+	for _, requests := range []int{1, 2} {
 		s := newTurns(t)
 		for range requests {
 			s.begin(post, 0)
@@ -96,14 +98,14 @@ func TestWritesOfTimers(t *testing.T) {
 			t.Errorf("%d requests: a response before the time", requests)
 		}
 		early := s.runTo(began + 30*time.Second + time.Millisecond)
-		if early > 0 != (requests == 1) || s.Conn.Writes-writes != min(1, requests) || strings.Count(string(s.Conn.Out), "body-timeout") != requests {
+		if early > 0 != (requests == 1) || s.Conn.Writes-writes != 1 || strings.Count(string(s.Conn.Out), "body-timeout") != requests {
 			t.Errorf("%d requests: %d bytes early, %d writes, %q", requests, early, s.Conn.Writes-writes, s.Conn.Out)
 		}
 	}
 }
 
-// TestKeepalive: a client that is silent while it waits for a response gets a PING, with the other frames of the turn. If nothing is
-// heard until the next one is due, the connection and its requests end at once.
+// TestKeepalive: a PING to a client that is silent goes with the other frames of the turn. If nothing is heard until the next PING is due, the
+// connection closes, and its memory is free in the same turn.
 func TestKeepalive(t *testing.T) {
 	for _, hears := range []bool{true, false} {
 		s := newTurns(t)
@@ -113,7 +115,7 @@ func TestKeepalive(t *testing.T) {
 		if len(s.Conn.Out) != 0 {
 			t.Errorf("%q after 99 s", s.Conn.Out)
 		}
-		if early := s.runTo(began + 101*time.Second); early > 0 || len(s.Conn.Out) != proxytest.FrameHead+8 || s.Conn.Out[3] != 6 {
+		if early := s.runTo(began + 101*time.Second); early > 0 || len(s.Conn.Out) != proxytest.FrameHead+8 || s.Conn.Out[3] != proxytest.FramePing {
 			t.Errorf("%d bytes early, %q", early, s.Conn.Out)
 		}
 		if hears {
@@ -130,8 +132,7 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestSilentHalfClose: a connection whose client has ended its side, and whose response does not come in timeouts.half_close, ends at once with
-// its request.
+// TestSilentHalfClose: when timeouts.half_close is over for a connection whose client has ended its side, its memory is free in the same turn.
 func TestSilentHalfClose(t *testing.T) {
 	s := newTurns(t)
 	s.begin(get, proxytest.FlagEnd)
@@ -167,8 +168,8 @@ func TestPieceOfStream(t *testing.T) {
 	}
 }
 
-// TestOutputWaits: frames wait while the client has left more than mux.MaxOutbound bytes unread, and go on once it has room.
-func TestOutputWaits(t *testing.T) {
+// TestFramesAwaitRoom: frames wait while the client has left more than mux.MaxOutbound bytes unread, and go on once it has room.
+func TestFramesAwaitRoom(t *testing.T) {
 	for unread, waits := range map[int]bool{mux.MaxOutbound: false, mux.MaxOutbound + 1: true} {
 		s := newTurns(t)
 		s.Conn.Held = unread
