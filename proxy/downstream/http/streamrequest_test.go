@@ -55,13 +55,23 @@ func TestStreamRequest(t *testing.T) {
 		if r.Service != "compute" || r.Host != c.host || string(r.RequestID) != "id" || r.Record != nil || r.Opener == nil {
 			t.Errorf("%s: left as %+v", name, r)
 		}
-		m.Consumer.Update("compute") // no endpoint: the stream fails, and counts as what it is
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
+// TestFailedStreamCounts: a stream that fails counts as a gRPC call if it is one.
+func TestFailedStreamCounts(t *testing.T) {
+	for kind, isCall := range map[string]bool{"application/grpc+proto": true, "application/connect+json": false, "text/plain": false} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		m.DialAndSend(proxytest.Egress, "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 100000\r\nContent-Type: "+kind+"\r\n\r\n")
+		m.RunUntil("a stream", func() bool { return len(streams.Requests) == 1 })
+		m.Consumer.Update("compute") // no endpoint
 		m.W.Run(time.Millisecond)
 		failed := false
-		r.Opener.Open("compute", func(_ *race.Stream, _ race.Target, f *fault.Failure) { failed = f != nil })
+		streams.Requests[0].Opener.Open("compute", func(_ *race.Stream, _ race.Target, f *fault.Failure) { failed = f != nil })
 		m.RunUntil("the failure of the stream", func() bool { return failed })
-		if n := m.Consumer.Stats("compute").GRPC[fault.NoEndpoint.GRPC()]; n > 0 != c.grpc {
-			t.Errorf("%s: %d gRPC calls have failed", name, n)
+		if n := m.Consumer.Stats("compute").GRPC[fault.NoEndpoint.GRPC()]; (n > 0) != isCall {
+			t.Errorf("%s: %d gRPC calls have failed", kind, n)
 		}
 		proxytest.CheckStreamsSettled(m, streams)
 	}
@@ -95,8 +105,8 @@ func TestChunksOfAnswer(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswer: a response that another sidecar gives as a stream although its length is 0 is sent with that length.
-func TestEmptyAnswer(t *testing.T) {
+// TestEmptyStreamHasLength: a response that another sidecar gives as a stream although its length is 0 is sent with that length.
+func TestEmptyStreamHasLength(t *testing.T) {
 	m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.RespondOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16)})
 	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)

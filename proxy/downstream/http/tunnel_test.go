@@ -153,10 +153,10 @@ func TestTunnelDecides(t *testing.T) {
 	}
 }
 
-// TestLogOfTunnel: the log names the host of a tunnel that was refused behind its first bytes.
-func TestLogOfTunnel(t *testing.T) {
+// TestLogNamesHostOfTunnel: the log names the host of a tunnel that was refused because of its first bytes.
+func TestLogNamesHostOfTunnel(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}"})
-	m.RunUntilClosed(m.DialAndSend(proxytest.Egress, connectCompute+"*1\r\n"))
+	m.RunUntilClosed(m.DialAndSend(proxytest.Egress, connectCompute+"*1\r\n")) // Redis, no HTTP
 	if log := m.Consumer.LogText.String(); !strings.Contains(log, "method=CONNECT host=compute:80") {
 		t.Errorf("logged: %s", log)
 	}

@@ -56,13 +56,15 @@ func response(n int, headers string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s", headers, n, strings.Repeat("y", n))
 }
 
+// Of turn.go.
 const (
-	unreadBound = 256 << 10 // more bytes that the client has left unread make the next request wait
-	pieceBound  = 64 << 10  // and the next piece of a long response
+	maxUnread    = 256 << 10 // more bytes that the client has left unread make the next request wait
+	pieceSize    = 256 << 10 // a longer response that is shared is sent in pieces
+	unreadPieces = 64 << 10  // more bytes that the client has left unread make the next piece wait
 )
 
-// TestSlowReader: a request behind a response that its client reads slowly begins once no more than so much of the response is left. One that
-// leaves the loop waits for all of it.
+// TestSlowReader: a request behind a response that its client reads slowly begins once at most 256 KiB of the response are unread. A request that
+// leaves the loop waits until all of the response is read.
 func TestSlowReader(t *testing.T) {
 	const connect = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\nhello"
 	for _, c := range []struct {
@@ -73,8 +75,8 @@ func TestSlowReader(t *testing.T) {
 		leaves, got int // connections that leave, and requests of the application, in the end
 	}{
 		{get("/"), 0, false, 0, 0, 1},
-		{get("/"), unreadBound, false, 0, 0, 1},
-		{get("/"), unreadBound + 1, true, unreadBound, 0, 1},
+		{get("/"), maxUnread, false, 0, 0, 1},
+		{get("/"), maxUnread + 1, true, maxUnread, 0, 1},
 		{connect, 0, false, 0, 1, 0},
 		{connect, 1, true, 0, 1, 0},
 	} {
@@ -101,7 +103,7 @@ func TestSlowReader(t *testing.T) {
 
 // TestInterimOfSlowReader: an interim response is left out while its client reads slowly.
 func TestInterimOfSlowReader(t *testing.T) {
-	for unread, comes := range map[int]bool{unreadBound: true, unreadBound + 1: false} {
+	for unread, comes := range map[int]bool{maxUnread: true, maxUnread + 1: false} {
 		s := newTurns(t, "")
 		s.say(get("/"))
 		s.Conn.Held = unread
@@ -114,11 +116,11 @@ func TestInterimOfSlowReader(t *testing.T) {
 	}
 }
 
-// TestPieces: a long response that the sidecar keeps goes to a client in pieces, each once the client has left little of those before unread. A
-// request behind it comes then.
+// TestPieces: a long response from the cache goes to a client in pieces. Each piece waits until at most 64 KiB of the pieces before are unread. The
+// next request is served behind the last piece.
 func TestPieces(t *testing.T) {
-	const piece = 256 << 10
-	for size, writes := range map[int]int{piece: 1, piece + 1: 3, 2 * piece: 3} {
+	// A write is a call of the kernel: a response of one piece takes one with its head.
+	for size, writes := range map[int]int{pieceSize: 1, pieceSize + 1: 3, 2 * pieceSize: 3} {
 		s := newTurns(t, "")
 		s.say(get("/cached"))
 		s.respond(response(size, ""))
@@ -128,33 +130,37 @@ func TestPieces(t *testing.T) {
 			t.Errorf("%d bytes come in %d writes, want %d", size, s.Conn.Writes-before, writes)
 		}
 	}
-	for _, unread := range []int{pieceBound, pieceBound + 1} {
+	for _, unread := range []int{unreadPieces, unreadPieces + 1} {
 		s := newTurns(t, "timeouts: {write: 10s}")
 		s.say(get("/cached"))
-		s.respond(response(2*piece, ""))
+		s.respond(response(2*pieceSize, ""))
 		s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], unread
 		s.say(get("/cached") + get("/next"))
 		body := strings.Count(string(s.Conn.Out), "y")
-		if waits := unread > pieceBound; waits != (s.Conn.Room != nil) || body > 0 == waits || waits && s.Conn.Left != pieceBound {
-			t.Errorf("with %d bytes unread %d bytes of the body come, waits %t for %d", unread, body, s.Conn.Room != nil, s.Conn.Left)
+		waits := s.Conn.Room != nil
+		if waits != (unread > unreadPieces) || waits == (body > 0) {
+			t.Errorf("with %d bytes unread %d bytes of the body come, waits %t", unread, body, waits)
+		}
+		if waits && s.Conn.Left != unreadPieces {
+			t.Errorf("the next piece comes with %d bytes unread", s.Conn.Left)
 		}
 		s.Conn.Held = 0
-		if s.Conn.Room != nil {
+		if waits {
 			s.Conn.Room.Do()
 			s.Mesh.Net.Pump()
 		}
-		if body := strings.Count(string(s.Conn.Out), "y"); body != 2*piece || s.served() != 2 {
+		if body := strings.Count(string(s.Conn.Out), "y"); body != 2*pieceSize || s.served() != 2 {
 			t.Errorf("%d bytes come in the end, %d requests are served", body, s.served())
 		}
 	}
 }
 
-// TestPiecesUnread: a client that reads nothing of a long response for timeouts.write loses its connection, also before a piece was left unread.
+// TestPiecesUnread: a client that reads nothing for timeouts.write loses its connection while the first piece of a long response waits.
 func TestPiecesUnread(t *testing.T) {
 	s := newTurns(t, "timeouts: {write: 10s}")
 	s.say(get("/cached"))
 	s.respond(response(1<<20, ""))
-	s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], pieceBound+1
+	s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], unreadPieces+1
 	s.say(get("/cached"))
 	began := s.Loop.Now()
 	if s.Loop.RunTo(began + 9*time.Second); s.Conn.Closed {
@@ -165,8 +171,8 @@ func TestPiecesUnread(t *testing.T) {
 	}
 }
 
-// TestKeptInput: what follows a request that waits to leave the loop may be as long as limits.message.
-func TestKeptInput(t *testing.T) {
+// TestInputBehindHandoff: what follows a request that waits to leave the loop may be as long as limits.message.
+func TestInputBehindHandoff(t *testing.T) {
 	const most = 64 << 10 // of proxytest.SmallMessages
 	for _, more := range []int{0, 1} {
 		s := newTurns(t, proxytest.SmallMessages)
@@ -181,15 +187,17 @@ func TestKeptInput(t *testing.T) {
 	}
 }
 
-// TestLeaves: what leaves the loop is not counted any more, at once.
-func TestLeaves(t *testing.T) {
+// TestHandoffFreesMemory: the bytes of a request or connection are not counted from the moment that it leaves the loop.
+func TestHandoffFreesMemory(t *testing.T) {
 	more := strings.Repeat("x", 30_000)
-	for name, c := range map[string]struct{ to, says string }{
-		"a request":    {"", "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n"},
-		"a connection": {proxytest.OriginalDst, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"},
+	for name, c := range map[string]struct {
+		to   netip.AddrPort
+		says string
+	}{
+		"a request":    {says: "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n"},
+		"a connection": {netip.MustParseAddrPort(proxytest.OriginalDst), "GET / HTTP/1.1\r\nHost: other\r\n\r\n"},
 	} {
-		to, _ := netip.ParseAddrPort(c.to)
-		s := newRedirectedTurns(t, "", to)
+		s := newRedirectedTurns(t, "", c.to)
 		s.say(get("/"))
 		s.say(c.says + more)
 		before := s.Proc.Held()
@@ -279,23 +287,23 @@ func TestUnreadHalfClosed(t *testing.T) {
 	}
 }
 
-// TestEndOfConnection: nothing is left of a connection that its client closes, whatever the session waits for.
-func TestEndOfConnection(t *testing.T) {
+// TestConnectionLeavesNothing: nothing is left of a connection that its client closes, whatever the session waits for.
+func TestConnectionLeavesNothing(t *testing.T) {
 	errLost := errors.New("lost")
 	for name, says := range map[string]string{
-		"a request":         "",
-		"an empty line":     "\r\n",
-		"a head":            "GET / HTTP/1.1\r\n",
-		"a body":            "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9\r\n\r\nabc",
-		"a response":        get("/"),
-		"responses":         get("/") + get("/") + "GET / HT",
-		"a handoff":         get("/") + "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\nhello",
-		"a tunnel":          connectCompute,
-		"the next request":  connectCompute + get("/"),
-		"a 100 Continue":    get("/") + "POST / HTTP/1.1\r\nHost: compute\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
-		"a refusal's end":   "nonsense\r\n\r\n",
-		"a refusal behind":  get("/") + "nonsense\r\n\r\n",
-		"too many requests": strings.Repeat(get("/"), 40),
+		"nothing":                   "",
+		"an empty line":             "\r\n",
+		"a head":                    "GET / HTTP/1.1\r\n",
+		"a body":                    "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9\r\n\r\nabc",
+		"a request":                 get("/"),
+		"requests, one in part":     get("/") + get("/") + "GET / HT",
+		"a handoff":                 get("/") + "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\nhello",
+		"a tunnel":                  connectCompute,
+		"a request in a tunnel":     connectCompute + get("/"),
+		"a body that is awaited":    get("/") + "POST / HTTP/1.1\r\nHost: compute\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+		"nonsense":                  "nonsense\r\n\r\n",
+		"nonsense behind a request": get("/") + "nonsense\r\n\r\n",
+		"too many requests":         strings.Repeat(get("/"), 40),
 	} {
 		s := newTurns(t, "timeouts: {idle: 1h}")
 		end := func() {
@@ -325,8 +333,8 @@ func TestEndOfConnection(t *testing.T) {
 func TestEndOfSlowReader(t *testing.T) {
 	s := newTurns(t, "")
 	s.say(get("/") + get("/"))
-	s.Conn.Held = unreadBound + 1
-	if s.respond(response(2, "")); s.Proc.Held() < unreadBound || s.Conn.Room == nil {
+	s.Conn.Held = maxUnread + 1
+	if s.respond(response(2, "")); s.Proc.Held() < maxUnread || s.Conn.Room == nil {
 		t.Errorf("%d bytes are held, waits for room %t", s.Proc.Held(), s.Conn.Room != nil)
 	}
 	s.Conn.Closed = true
@@ -338,8 +346,8 @@ func TestEndOfSlowReader(t *testing.T) {
 	}
 }
 
-// TestHeldInput: an empty line behind a request takes no memory. A whole request, and its body, take it once.
-func TestHeldInput(t *testing.T) {
+// TestInputTakesMemoryOnce: an empty line behind a request takes no memory. A whole request takes memory once.
+func TestInputTakesMemoryOnce(t *testing.T) {
 	for blank, holds := range map[string]bool{"\r": false, "\r\n": false, "G": true, "\r\nG": true} {
 		s := newTurns(t, "")
 		if s.say(blank); s.Proc.Held() > 0 != holds {
