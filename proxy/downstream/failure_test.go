@@ -81,25 +81,25 @@ func TestShownHost(t *testing.T) {
 func TestGRPCFailure(t *testing.T) {
 	late, unavailable := *fault.Deadline, *fault.Connect
 	late.Text, unavailable.Text = "100% late", "100% late"
-	for id, c := range map[string]struct {
+	for _, c := range []struct {
+		id     string
 		f      *fault.Failure
-		name   string
 		status string
 		code   protocol.GRPCCode
-	}{"": {&late, "deadline", "4", protocol.GRPCDeadlineExceeded}, "7": {&unavailable, fault.Connect.Code, "14", protocol.GRPCUnavailable}} {
+	}{{"", &late, "4", protocol.GRPCDeadlineExceeded}, {"7", &unavailable, "14", protocol.GRPCUnavailable}} {
 		var given []byte
-		if id != "" {
-			given = []byte(id)
+		if c.id != "" {
+			given = []byte(c.id)
 		}
 		res := GRPCFailure(c.f, given)
 		for name, want := range map[string]string{
-			"content-type": "application/grpc", "grpc-status": c.status, "grpc-message": "100%25 late", "x-remora-error": c.name, "x-request-id": id,
+			"content-type": "application/grpc", "grpc-status": c.status, "grpc-message": "100%25 late", "x-remora-error": c.f.Code, "x-request-id": c.id,
 		} {
 			if got := string(protocol.Find(res.Headers, name)); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
 		}
-		if len(res.Headers) != 4+len(id) || res.Status != 200 || res.DeclaredLength != -1 || len(res.Body) > 0 {
+		if len(res.Headers) != 4+len(c.id) || res.Status != 200 || res.DeclaredLength != -1 || len(res.Body) > 0 {
 			t.Errorf("%d, length %d, %s", res.Status, res.DeclaredLength, res.Headers)
 		}
 		if code, ok := protocol.GRPCStatus(&res); !ok || code != c.code || !protocol.IsGRPC(res.Headers) {

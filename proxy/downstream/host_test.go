@@ -107,11 +107,11 @@ func TestReclaim(t *testing.T) {
 	})
 }
 
-// refusedCaller is the session of a request that never began.
-type refusedCaller struct{ exchange.Caller }
+// testCaller is a session whose listener and peer have names.
+type testCaller struct{ exchange.Caller }
 
-func (refusedCaller) Listener() *exchange.Listener { return &exchange.Listener{Name: "in"} }
-func (refusedCaller) RemoteAddr() string           { return "192.0.2.1:1" }
+func (testCaller) Listener() *exchange.Listener { return &exchange.Listener{Name: "in"} }
+func (testCaller) RemoteAddr() string           { return "192.0.2.1:1" }
 
 // TestRefuse: a request that never began counts as failed, and the log has what was read of it.
 func TestRefuse(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRefuse(t *testing.T) {
 		loop.Do(func() {
 			var log strings.Builder
 			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, loop, slog.New(slog.NewTextHandler(&log, nil)), 1)}
-			h.Refuse(refusedCaller{}, c.ex, fault.Overloaded)
+			h.Refuse(testCaller{}, c.ex, fault.Overloaded)
 			_, line, _ := strings.Cut(log.String(), " msg=")
 			want := fmt.Sprintf("%q listener=in code=overloaded reason=%q peer=192.0.2.1:1%s omitted=0\n", "request refused", fault.Overloaded.Text, c.want)
 			if line != want {

@@ -17,7 +17,9 @@ type idleSession struct {
 
 func (s *idleSession) node() *SessionNode { return &s.SessionNode }
 func (s *idleSession) CloseIdle()         { *s.closed++ }
-func (s *idleSession) Reclaimable() int   { return s.SessionNode.Reclaimable() }
+
+// Reclaimable says which of the embedded ones is meant.
+func (s *idleSession) Reclaimable() int { return s.SessionNode.Reclaimable() }
 
 // TestShorterIdleTimeout: when timeouts.idle becomes shorter, all sessions that have waited for
 // too long close, but few of them in one turn.

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -44,14 +44,26 @@ func TestFailureOfStream(t *testing.T) {
 	}
 }
 
-// openerOf is an Opener that says who the stream came from.
+// openerOf is an Opener that knows who the stream came from.
 type openerOf struct {
 	race.Opener
-	client string
+	client shard.Client
 }
 
-func (openerOf) From(c shard.Client) race.Opener {
-	return openerOf{client: fmt.Sprintf("%s %s gRPC %t%s", c.Listener, c.Addr, c.GRPC, c.Session.Pin)}
+func (openerOf) From(c shard.Client) race.Opener { return openerOf{client: c} }
+
+// checkClient checks that the stream of o came from testCaller.
+func checkClient(t *testing.T, o race.Opener, grpc bool, pin string) {
+	t.Helper()
+	c := o.(openerOf).client
+	if c.Listener != "in" || c.Addr != "192.0.2.1:1" || c.GRPC != grpc || c.Session.Pin != pin {
+		t.Errorf("the stream comes from %+v, want gRPC %t, pin %q", c, grpc, pin)
+	}
+}
+
+// newStreamHost returns a host on a loop, whose streams know who they came from.
+func newStreamHost(on loop.Loop) *Host {
+	return &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, on, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
 }
 
 // TestStreamAnswer: a response that is a stream has chunks if its length is unknown, and its client knows chunks. One whose
@@ -64,13 +76,13 @@ func TestStreamAnswer(t *testing.T) {
 	}{{-1, 1, true}, {-1, 0, false}, {0, 1, false}, {1, 1, false}} {
 		w := sim.New(1).Loop("a")
 		w.Do(func() {
-			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h := newStreamHost(w)
 			h.Scratch = []byte("head")
 			source := &race.StreamSource{}
 			responses := &race.Responses{Shard: h.Shard}
 			res := responses.New()
 			res.Source, res.DeclaredLength = source, c.length
-			a := h.StreamAnswer(refusedCaller{}, res, c.minor)
+			a := h.StreamAnswer(testCaller{}, res, c.minor)
 			copy(h.Scratch, "next")
 			if a.Chunks != c.chunks || string(a.Head) != "head" || a.Source != source || res.Source != nil {
 				t.Errorf("%d bytes for HTTP/1.%d: chunks %t, head %s", c.length, c.minor, a.Chunks, a.Head)
@@ -78,9 +90,7 @@ func TestStreamAnswer(t *testing.T) {
 			if responses.New() != res {
 				t.Error("the loop does not get its response back")
 			}
-			if from := a.Opener.(openerOf).client; from != "in 192.0.2.1:1 gRPC false" {
-				t.Errorf("the stream comes from %s", from)
-			}
+			checkClient(t, a.Opener, false, "")
 		})
 	}
 }
@@ -93,18 +103,18 @@ func TestStreamRequestUnrouted(t *testing.T) {
 	} {
 		w := sim.New(1).Loop("a")
 		w.Do(func() {
-			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h := newStreamHost(w)
 			h.Configure(&config.Config{Timeouts: config.Timeouts{Idle: time.Minute}})
-			ex := exchange.NewPool(h.Shard).Exchange(refusedCaller{})
+			ex := exchange.NewPool(h.Shard).Exchange(testCaller{})
 			ex.RequestID, ex.Request.Authority = []byte("7"), []byte("other:80")
 			ex.Request.Headers = []protocol.Header{{Name: []byte("content-type"), Value: []byte(kind)}}
-			r := h.StreamRequest(stats.StreamBody, refusedCaller{}, ex, &Origin{Listener: refusedCaller{}.Listener()})
+			r := h.StreamRequest(stats.StreamBody, testCaller{}, ex, &Origin{Listener: testCaller{}.Listener()})
 			if r.Timeout != time.Minute || string(r.RequestID) != "7" || r.Service != "" || *r.Unrouted != (Unrouted{Listener: "in", Authority: "other:80"}) {
 				t.Errorf("%s: %+v", kind, r)
 			}
-			from := fmt.Sprintf("in 192.0.2.1:1 gRPC %t", want.grpc)
-			if r.GRPC != want.grpc || r.Interactive != want.interactive || r.Opener.(openerOf).client != from {
-				t.Errorf("%s: gRPC %t, interactive %t, from %+v", kind, r.GRPC, r.Interactive, r.Opener)
+			checkClient(t, r.Opener, want.grpc, "")
+			if r.GRPC != want.grpc || r.Interactive != want.interactive {
+				t.Errorf("%s: gRPC %t, interactive %t", kind, r.GRPC, r.Interactive)
 			}
 		})
 	}
@@ -114,27 +124,28 @@ func TestStreamRequestUnrouted(t *testing.T) {
 // service is told how much time is left if the client, or a setting, gives a time.
 func TestStreamRequestRouted(t *testing.T) {
 	for _, c := range []struct {
-		fromClient, setting bool // that there is a time
-		told                string
+		fromClient, setting bool   // that there is a time
+		told                string // the milliseconds before the minute of the route is over, see protocol.Milliseconds
 	}{{false, false, ""}, {true, false, "59999"}, {false, true, "59999"}} {
 		w := sim.New(1).Loop("a")
 		w.Do(func() {
-			h := &Host{Shard: shard.New(&shard.Process{Loops: 1}, 0, w, slog.New(slog.DiscardHandler), 1), Opener: openerOf{}}
+			h := newStreamHost(w)
 			h.Configure(&config.Config{})
-			ex := exchange.NewPool(h.Shard).Exchange(refusedCaller{})
-			ex.Request.Headers = []protocol.Header{{Name: []byte("cookie"), Value: []byte("a=b; s= pinned")}}
+			ex := exchange.NewPool(h.Shard).Exchange(testCaller{})
+			ex.Request.Headers = []protocol.Header{{Name: []byte("cookie"), Value: []byte("a=b; s=pinned")}}
 			sticky := affinity.NewSticky(&config.Sticky{Cookie: "s", Secret: "secret"})
 			to := &config.Service{Name: "compute", TimeoutHeader: c.setting, TLS: config.ServiceTLS{SNI: config.SNIHost}}
 			ex.Route = &exchange.Route{Service: &service.Service{Shard: h.Shard, Config: to, Sessions: &service.Sessions{Sticky: sticky}}}
 			ex.Route.Timeout = time.Minute
 			ex.Request.Timed, ex.Request.Authority = c.fromClient, []byte("Compute:80")
-			r := h.StreamRequest(stats.StreamBody, refusedCaller{}, ex, &Origin{Listener: refusedCaller{}.Listener()})
+			r := h.StreamRequest(stats.StreamBody, testCaller{}, ex, &Origin{Listener: testCaller{}.Listener()})
 			if r.Service != "compute" || r.Host != "compute" || r.Unrouted != nil || r.Timeout != time.Minute {
 				t.Errorf("%+v: left as %+v", c, r)
 			}
 			cookie, told := string(protocol.Find(ex.Request.Headers, "cookie")), string(protocol.Find(ex.Request.Headers, "x-remora-timeout-ms"))
-			if from := r.Opener.(openerOf).client; from != "in 192.0.2.1:1 gRPC false pinned" || cookie != "a=b" || told != c.told {
-				t.Errorf("%+v: from %s, cookie: %s, the service is told %s ms", c, from, cookie, told)
+			checkClient(t, r.Opener, false, "pinned")
+			if cookie != "a=b" || told != c.told {
+				t.Errorf("%+v: cookie: %s, the service is told %s ms", c, cookie, told)
 			}
 		})
 	}
