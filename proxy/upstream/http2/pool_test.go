@@ -397,3 +397,37 @@ func TestRefusedBesideDraining(t *testing.T) {
 	m.OK(busy)
 	m.Settled()
 }
+
+// TestDialFollowsSilence: once the last dial under way has failed, the next one follows at once: a stream that has waited for
+// connect_timeout goes on waiting for it, although the loop, which was late, then looks for what has waited too long.
+func TestDialFollowsSilence(t *testing.T) {
+	const s = time.Second
+	m, carrier, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Match: messages,
+		Service: "timeout: 60s, connect_timeout: 2s, retry: {on: []}"})
+	a := startApps(m)[0]
+	a.streams = 2
+	a.stop()
+	a.listen()
+	for i, took := range []time.Duration{20 * s, 2 * s} {
+		a.onCall = a.later(took)
+		m.Burst(1, 10)
+		m.RunUntil("a request", func() bool { return a.calls == i+1 })
+	}
+	a.onCall = a.later(20 * s)
+	a.stop()
+	a.stop = m.W.Net.Listen(a.of.Addr, a.of.Loop, func() loop.Receiver { return &proxytest.Peer{} }) // silent
+	m.W.Run(s)
+	began := m.W.Now()
+	for range 3 {
+		opened := m.Consumer.Open()
+		defer opened.Stream.Close(false, 0, 0)
+	}
+	m.Burst(1, 10) // takes the room that there will be
+	m.W.At(began+2*s+10*time.Microsecond, func() { m.W.Faults.Pause(m.Consumer.Loop, 300*time.Millisecond) })
+	m.W.Run(2*s + 400*time.Millisecond)
+	for i, p := range carrier.Pipes {
+		if got, want := p.Closed != nil, i < 2; got != want { // one fails with each of two dials
+			t.Errorf("stream %d has failed: %t, %v", i, got, p.Closed)
+		}
+	}
+}
