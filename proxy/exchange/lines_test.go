@@ -100,6 +100,9 @@ func TestLinesOutsideExchanges(t *testing.T) {
 			}
 		}
 	}
+	if got := linesOf(t, &config.AccessLog{Slow: 1}, func(w *shard.Shard) { RecordRefused(w, peer{at: at}, nil, fault.BadPath) }); len(got) > 0 {
+		t.Errorf("a request that is refused at once is slow: %+v", got)
+	}
 	onLoop(func(w *shard.Shard) {
 		if LogStream(&w.AccessLog, "upload", peer{at: at}, nil, "s") != nil {
 			t.Error("a stream has a line, and there is no access log")

@@ -104,8 +104,13 @@ func TestCopiesInFlight(t *testing.T) {
 			check(0, 1, 2, 3)
 			c.Cancel(all[1])
 			check(0, 2, 3)
-			for _, i := range []int{3, 0, 2} {
-				all[i].Shed()
+			all[3].Shed()
+			for range 2 {
+				if !c.Shed() {
+					t.Error("no copy is shed")
+				}
+			}
+			for _, i := range []int{0, 2, 3} {
 				if len(to[i].failed) != 1 || to[i].failed[0] != fault.Shed {
 					t.Errorf("copy %d has failed with %v", i, to[i].failed)
 				}

@@ -19,10 +19,11 @@ var serviceWords = map[string]func(c *config.Service){
 	"retries": func(c *config.Service) {
 		c.Policy.Retry = config.Retry{Attempts: 2, On: []string{"connect", "reset", "503"}}
 	},
-	"no place":  func(c *config.Service) { c.MaxPending = 0 },
-	"one place": func(c *config.Service) { c.MaxPending = 1 },
-	"breaker":   func(c *config.Service) { c.Breaker.Consecutive, c.Breaker.Open = 1, time.Second },
-	"sticky":    func(c *config.Service) { c.LB.Sticky = config.Sticky{Cookie: "at", Secret: "0123456789abcdef"} },
+	"try timeout": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
+	"no place":    func(c *config.Service) { c.MaxPending = 0 },
+	"one place":   func(c *config.Service) { c.MaxPending = 1 },
+	"breaker":     func(c *config.Service) { c.Breaker.Consecutive, c.Breaker.Open = 1, time.Second },
+	"sticky":      func(c *config.Service) { c.LB.Sticky = config.Sticky{Cookie: "at", Secret: "0123456789abcdef"} },
 	"session": func(c *config.Service) {
 		c.LB.Policy, c.LB.Hash = config.LBConsistentHash, config.Hash{Cookie: "sid", TTL: time.Hour}
 	},
@@ -38,14 +39,15 @@ var requestWords = map[string]func(s *scriptedExchange){
 	"an answer": func(s *scriptedExchange) {
 		s.route = NewRoute(&route.Plan{Match: &config.Match{}, Route: &config.Route{Respond: config.Respond{Status: 222}}, Policy: &config.Policy{Timeout: time.Second}}, nil)
 	},
-	"a copy":   func(s *scriptedExchange) { s.at.copies = true },
-	"refused":  func(s *scriptedExchange) { s.ex.RefuseLater(fault.BadPath); s.ex.RefuseLater(fault.Loop) },
-	"a login":  func(s *scriptedExchange) { s.ex.NoteLogin(protocol.LoginOnce) },
-	"steps":    func(s *scriptedExchange) { s.ex.NoteLogin(protocol.LoginSteps) },
-	"no login": func(s *scriptedExchange) { s.ex.NoteLogin(protocol.NoLogin) },
-	"100 ms":   func(s *scriptedExchange) { s.ex.SetTimeout(100 * time.Millisecond) },
-	"no time":  func(s *scriptedExchange) { s.ex.SetTimeout(0) },
-	"gRPC":     func(s *scriptedExchange) { s.header("content-type", "application/grpc") },
+	"a copy":            func(s *scriptedExchange) { s.at.copies = true },
+	"a route of copies": func(s *scriptedExchange) { s.route = NewCopyRoute(s.svc) },
+	"refused":           func(s *scriptedExchange) { s.ex.RefuseLater(fault.BadPath); s.ex.RefuseLater(fault.Loop) },
+	"a login":           func(s *scriptedExchange) { s.ex.NoteLogin(protocol.LoginOnce) },
+	"steps":             func(s *scriptedExchange) { s.ex.NoteLogin(protocol.LoginSteps) },
+	"no login":          func(s *scriptedExchange) { s.ex.NoteLogin(protocol.NoLogin) },
+	"100 ms":            func(s *scriptedExchange) { s.ex.SetTimeout(100 * time.Millisecond) },
+	"no time":           func(s *scriptedExchange) { s.ex.SetTimeout(0) },
+	"gRPC":              func(s *scriptedExchange) { s.header("content-type", "application/grpc") },
 	"traced": func(s *scriptedExchange) {
 		s.header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	},
