@@ -50,6 +50,7 @@ func TestLastPlaces(t *testing.T) {
 		{16, 8, true, 1, true, false, 0},
 		{16, 9, true, 1, false, false, 0},
 		{1, 1, false, 1, true, true, 1},
+		{1, 1, false, 2, true, false, 1},
 		{1, 2, false, 2, false, false, 1},
 		{1, 1, true, 1, true, false, 0},
 	} {
@@ -138,6 +139,22 @@ func TestStreamsPass(t *testing.T) {
 	passages[1].End()
 	if n := b.shared.InFlight(); n != 0 {
 		t.Errorf("%d in flight after the end", n)
+	}
+}
+
+// TestJudgedOnce: a second verdict on a request does not count.
+func TestJudgedOnce(t *testing.T) {
+	b := boundsOf(func(s *config.Service) { s.Breaker = config.Breaker{Consecutive: 2, Open: time.Minute, HalfOpen: 1} })
+	for _, want := range []*fault.Failure{nil, fault.BreakerOpen} {
+		var p Passage
+		if f := b.PassStream(&p, time.Hour); f != nil {
+			t.Fatal(f)
+		}
+		p.Judge(time.Hour, fault.VerdictBad)
+		p.Judge(time.Hour, fault.VerdictBad)
+		if f := b.Refuses(time.Hour, false, &connectionOf{}); f != want {
+			t.Errorf("%v, want %v", f, want)
+		}
 	}
 }
 

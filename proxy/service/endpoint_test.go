@@ -14,6 +14,7 @@ import (
 type noConnections struct {
 	retired    int
 	probes     int
+	unopened   bool // a probe opens a connection
 	held, each int
 	holder     shard.Holder
 }
@@ -21,7 +22,7 @@ type noConnections struct {
 // Probe implements Prober.
 func (n *noConnections) Probe() bool {
 	n.probes++
-	return true
+	return !n.unopened
 }
 
 func (n *noConnections) Retire()                             { n.retired++ }
@@ -75,7 +76,12 @@ func TestLoadOfProcess(t *testing.T) {
 	}
 	update("a")
 	services[0].Set.At(0).Start(loops[0].Now())
-	update("a", "b")
+	services[0].Shared.Update(snapshotOf("a", "b"), "")
+	loops[1].runPosts()
+	if n := services[1].Set.Lookup("a").OfProcess(); n != 1 {
+		t.Errorf("the load is %d on a loop that has the next snapshot first", n)
+	}
+	loops[0].runPosts()
 	services[0].Set.Lookup("a").Start(loops[0].Now())
 	for i, s := range services {
 		if a, b := s.Set.Lookup("a").OfProcess(), s.Set.Lookup("b").OfProcess(); a != 2 || b != 0 {

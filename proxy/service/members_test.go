@@ -29,6 +29,7 @@ func TestMembers(t *testing.T) {
 		"outlier ejection":    {func(c *config.Service) { c.Outlier.Consecutive++ }, true, true, true},
 		"bounds":              {func(c *config.Service) { c.MaxPending, c.MaxQueue = 7, 8 }, true, true, true},
 		"timeouts":            {func(c *config.Service) { c.ConnectTimeout, c.IdleTimeout = 7, 8 }, true, true, true},
+		"one slot":            {func(c *config.Service) { c.MaxConcurrency = 1 }, true, true, true},
 		"a higher limit":      {func(c *config.Service) { c.MaxConcurrency = 9 }, true, true, true},
 		"the rate":            {func(c *config.Service) { c.RateLimit.Rate++ }, true, false, true},
 		"no rate":             {func(c *config.Service) { c.RateLimit.Rate = 0 }, true, false, true},

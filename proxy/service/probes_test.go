@@ -129,7 +129,10 @@ func TestProbesOfFew(t *testing.T) {
 		t.Error("the wait has no end")
 	}
 	for i := range 2 {
-		s.Probes.Answered(s.Set.At(i), lb.Load{})
+		s.Probes.Answered(s.Set.At(i), lb.Load{Pending: 3, SinceResponse: -1})
+		if others, reported := s.Set.At(i).Reported(l.Now()); !reported || others != 3 {
+			t.Errorf("endpoint %d has reported: %t, %v requests of others", i, reported, others)
+		}
 	}
 	if _, armed := l.timers[&s.Probes.timer]; armed {
 		t.Error("the timer is armed, and nobody waits")
@@ -154,16 +157,119 @@ func TestProbesOn(t *testing.T) {
 	}
 }
 
+// probed returns a service with endpoints "a", "b" and so on at these connections, which asks them.
+func probed(t *testing.T, all ...*noConnections) (*Service, *stillLoop) {
+	t.Helper()
+	s, l := newTestService(t)
+	settings := *s.Config
+	settings.Probe = config.ProbeOn
+	s.Configure(Member{SharedService: s.Shared, cfg: &settings, bounds: s.Bounds})
+	withEndpoints(s, all...)
+	return s, l
+}
+
+// pick picks for an attempt, and reports whether the attempt waits.
+func pick(s *Service, w *ProbeWait) (e *lb.Endpoint, waits bool) {
+	w.Init(calm{})
+	q := s.Query(0, nil)
+	return s.Probes.Pick(w, &q)
+}
+
+// TestPickByAnswers: an attempt that enough answers decide does not wait. It goes to the endpoint with the least load, and asks again. One
+// waits for no answers if there is no choice.
+func TestPickByAnswers(t *testing.T) {
+	all := []*noConnections{{}, {}, {}}
+	s, _ := probed(t, all...)
+	for i, pending := range []int{5, 1, 7} {
+		s.Probes.Answered(s.Set.At(i), lb.Load{Pending: pending, SinceResponse: -1})
+	}
+	if e, waits := pick(s, new(ProbeWait)); e != s.Set.At(1) || waits {
+		t.Errorf("picked %v, waits %t", e, waits)
+	}
+	for i, c := range all {
+		if c.probes != 1 {
+			t.Errorf("endpoint %d is asked %d times", i, c.probes)
+		}
+	}
+	if s.Probes.asked != [probe.Asked]*lb.Endpoint{} {
+		t.Error("endpoints are kept that were asked")
+	}
+	s.Probes.On = false
+	if e, waits := pick(s, new(ProbeWait)); e != nil || waits || all[0].probes != 1 {
+		t.Errorf("picked %v though traffic is not sparse, waits %t, %d probes", e, waits, all[0].probes)
+	}
+	all = []*noConnections{{}, {unopened: true}, {unopened: true}}
+	s, _ = probed(t, all...)
+	if e, waits := pick(s, new(ProbeWait)); e != nil || waits {
+		t.Errorf("picked %v where one may answer, waits %t", e, waits)
+	}
+}
+
+// TestProbePatience: after a wait in vain an attempt does not wait, and after the next in a row two do not. A wait that ends with answers
+// begins anew.
+func TestProbePatience(t *testing.T) {
+	s, l := probed(t, &noConnections{}, &noConnections{})
+	var got []bool
+	attempt := func(answered bool) {
+		_, waits := pick(s, new(ProbeWait))
+		got = append(got, waits)
+		for i := range s.Set.Len() {
+			if answered {
+				s.Probes.Answered(s.Set.At(i), lb.Load{})
+			}
+		}
+		l.advance(probe.WaitOf(0))
+	}
+	for i := range 9 {
+		attempt(i == 5)
+	}
+	if want := []bool{true, false, true, false, false, true, true, false, true}; !slices.Equal(got, want) {
+		t.Errorf("waits %t, want %t", got, want)
+	}
+}
+
+// TestProbeWaitsInOrder: an attempt waits for as many answers as may come, or as the attempt before it, if that waits.
+func TestProbeWaitsInOrder(t *testing.T) {
+	for name, inVain := range map[string]bool{"before": false, "in vain": true} {
+		all := []*noConnections{{}, {}, {}}
+		s, l := probed(t, all...)
+		var first, second ProbeWait
+		if _, waits := pick(s, &first); !waits {
+			t.Error("the first does not wait")
+		}
+		if inVain {
+			l.advance(time.Second)
+			pick(s, new(ProbeWait)) // it does not wait
+		}
+		all[2].unopened = true
+		if _, waits := pick(s, &second); !waits {
+			t.Error("the second does not wait")
+		}
+		first.Withdraw()
+		for i, want := range []bool{true, !inVain, false} {
+			s.Probes.Answered(s.Set.At(i), lb.Load{})
+			if waits := second.node.Queue() != nil; waits != want {
+				t.Errorf("%s: after %d answers it waits: %t", name, i+1, waits)
+			}
+		}
+	}
+}
+
 // TestForgottenAnswers: the answer of an endpoint that has left the service counts no more.
 func TestForgottenAnswers(t *testing.T) {
-	l := &stillLoop{}
-	s := servicesOn(config.Default(), config.DefaultService("s"), []*stillLoop{l})[0]
+	s, l := probed(t)
 	s.connectors = Protocols{"": {Connector: func(*Service, *Endpoint) Connections { return &noConnections{} }}}
-	s.Shared.Update(snapshotOf("a", "b"), "")
+	s.Shared.Update(snapshotOf("a", "b", "c", "d"), "")
 	l.runPosts()
-	gone := s.Set.Lookup("a")
-	s.Probes.Answered(gone, lb.Load{})
-	s.Shared.Update(snapshotOf("b"), "")
+	for _, addr := range []string{"a", "b", "c"} {
+		s.Probes.Answered(s.Set.Lookup(addr), lb.Load{})
+	}
+	s.Shared.Update(snapshotOf("b", "c", "d"), "")
+	l.runPosts()
+	if e, waits := pick(s, new(ProbeWait)); e != nil || !waits {
+		t.Errorf("%v is picked by two answers", e)
+	}
+	s.Shared.Update(snapshotOf("d", "e", "f"), "")
 	l.runPosts()
 	q := s.Query(0, nil)
 	if e := s.Probes.Best(&q); e != nil {

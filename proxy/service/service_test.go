@@ -103,12 +103,20 @@ func TestLoadReported(t *testing.T) {
 	if got, want := s.Load(), (lb.Load{Pending: 6, Queued: 2, SinceResponse: 3 * time.Millisecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	s.Took(l.Now(), 20*time.Millisecond)
-	s.Responded(l.Now()+time.Second, 0) // of a loop whose clock is ahead
+	s.Responded(l.Now()+time.Second, 20*time.Millisecond) // of a loop whose clock is ahead
 	s.Shared.pending.Store(0)
 	s.Shared.streams.Store(0)
 	if got, want := s.Load(), (lb.Load{Queued: 2, Latency: 20 * time.Millisecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestShortestLatency: the shortest time that an application can take says something, too.
+func TestShortestLatency(t *testing.T) {
+	s, l := newTestService(t)
+	s.Took(l.Now(), 1)
+	if got := s.Load().Latency; got != 1 {
+		t.Errorf("the latency is %v", got)
 	}
 }
 
@@ -162,6 +170,7 @@ func TestWatched(t *testing.T) {
 	if _, ok := services[maxWatched].Milliseconds(0); !ok || first.Shard.Watched != 2 {
 		t.Errorf("%d services count", first.Shard.Watched)
 	}
+	first.Concluded(l.Now(), stats.Outcome5xx, 0, time.Minute, false)
 	s := first.Stats
 	if s.Requests != 4 || s.BytesIn != 22 || s.BytesOut != 44 || s.Outcomes[stats.Outcome2xx] != 2 || s.Outcomes[stats.OutcomeCancelled] != 2 || s.Latency.Count() != 2 {
 		t.Errorf("counted %+v", s)
@@ -223,6 +232,16 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportShadow: a report has what hedging with some delays would do, the delay in force first.
+func TestReportShadow(t *testing.T) {
+	s, _ := newTestService(t)
+	policy := hedge.Policy{Mode: hedge.Shadow, Delay: 7 * time.Millisecond, MinDelay: 1, MaxDelay: time.Second, Budget: 0.1, Max: 1}
+	s.Routes = []HedgedRoute{{Route: hedge.NewRoute(policy, 1)}}
+	if r := s.Report(stats.Verdicts).Routes[0]; len(r.Forecasts) == 0 || r.Forecasts[0].Delay != policy.Delay {
+		t.Errorf("%+v", r.Forecasts)
+	}
+}
+
 // TestThresholdOutdated: the threshold of stalls is that of the slowest route. It is computed anew after a while, and at once
 // after a change of the configuration.
 func TestThresholdOutdated(t *testing.T) {
@@ -230,8 +249,9 @@ func TestThresholdOutdated(t *testing.T) {
 	withEndpoints(s, nil, nil)
 	slowest := func(want time.Duration) {
 		t.Helper()
-		if s.stalls.keepFresh(l.Now()); s.Set.Stall.After != want {
-			t.Errorf("stalled after %v, want %v", s.Set.Stall.After, want)
+		s.Pick(s.Query(0, nil), nil)
+		if at := s.Set.Stall; at.After != want || at.Probe != want {
+			t.Errorf("stalled after %v, probes after %v, want %v", at.After, at.Probe, want)
 		}
 	}
 	of := func(delays ...time.Duration) (all []HedgedRoute) {
@@ -354,21 +374,29 @@ func TestReportStalls(t *testing.T) {
 }
 
 // TestNoteSilence: no hedge would have helped a request that endpoints let wait which were silent together, as an endpoint shows that
-// responds now.
+// responds or reports its load now.
 func TestNoteSilence(t *testing.T) {
-	const after = 10 * time.Millisecond
-	for silence, want := range map[time.Duration]bool{5 * after: true, after - 1: false} {
-		s, l := newTestService(t)
-		withEndpoints(s, nil, nil)
-		s.Set.Stall = lb.Stall{After: after}
-		began := l.Now()
-		for i := range s.Set.Len() {
-			s.Set.At(i).Start(began)
-		}
-		l.now += silence
-		s.NoteSilence(l.Now(), s.Set.At(0))
-		if got := s.Hedging.Together.Covers(began, l.Now()); got != want {
-			t.Errorf("silent for %v: %t", silence, got)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		after, silence time.Duration
+		want           bool
+	}{{10 * ms, 50 * ms, true}, {10 * ms, 10 * ms, true}, {10 * ms, 10*ms - 1, false}, {1, 50 * ms, true}, {0, 50 * ms, false}} {
+		for how, note := range map[string]func(s *Service, now time.Duration, ep *lb.Endpoint){
+			"responds": (*Service).NoteSilence,
+			"reports":  func(s *Service, now time.Duration, ep *lb.Endpoint) { s.HeardLoad(now, ep, lb.Load{}) },
+		} {
+			s, l := newTestService(t)
+			withEndpoints(s, nil, nil)
+			s.Set.Stall = lb.Stall{After: c.after}
+			began := l.Now()
+			for i := range s.Set.Len() {
+				s.Set.At(i).Start(began)
+			}
+			l.now += c.silence
+			note(s, l.Now(), s.Set.At(0))
+			if got := s.Hedging.Together.Covers(began, l.Now()); got != c.want {
+				t.Errorf("silent for %v, one %s, at least %v: %t", c.silence, how, c.after, got)
+			}
 		}
 	}
 }

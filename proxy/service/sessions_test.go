@@ -71,3 +71,20 @@ func TestOfStream(t *testing.T) {
 		t.Errorf("cookie %q, key %d, want %d", cookie, key, want)
 	}
 }
+
+// TestPinsOfSnapshot: the cookie of a request names an endpoint of the latest snapshot.
+func TestPinsOfSnapshot(t *testing.T) {
+	c, l := config.DefaultService("s"), &stillLoop{}
+	c.LB.Sticky = config.Sticky{Cookie: "at", Secret: "0123456789abcdef"}
+	s := servicesOn(config.Default(), c, []*stillLoop{l})[0]
+	for _, addrs := range [][]string{{"a", "b"}, {"b", "c"}} {
+		s.Shared.Update(snapshotOf(addrs...), "")
+		l.runPosts()
+		for _, addr := range []string{"a", "b", "c"} {
+			req := &protocol.Request{Headers: []protocol.Header{{Name: []byte("cookie"), Value: []byte("at=" + s.Sessions.Sticky.ID(addr))}}}
+			if pin := s.Sessions.TakePin(req); pin != s.Set.Lookup(addr) {
+				t.Errorf("of %q: the cookie of %s names %v", addrs, addr, pin)
+			}
+		}
+	}
+}

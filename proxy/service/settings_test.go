@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/lb/outlier"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/unwanted"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -35,6 +36,21 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestSettingsAtFirst: a service has its settings once it is prepared: a snapshot may come before the loop follows the configuration.
+func TestSettingsAtFirst(t *testing.T) {
+	c, l := config.DefaultService("s"), &stillLoop{}
+	c.Protocol = "app"
+	m := NewMember(c, Member{}, 1)
+	w := shard.New(&shard.Process{Loops: 1}, 0, l, nil, 1)
+	w.Configure(config.Default())
+	m.Prepare(w, "", nil)
+	m.Update(snapshotOf("a"), "")
+	l.runPosts()
+	if e := m.Follow(w).Set.Lookup("a").Ext.(*Endpoint); e.Protocol != "app" {
+		t.Errorf("the endpoint has the protocol %q", e.Protocol)
+	}
+}
+
 // snapshotOf returns a snapshot with these endpoints. The one with the address "down" is down.
 func snapshotOf(addrs ...string) *registry.Snapshot {
 	var all []registry.Endpoint
@@ -53,6 +69,11 @@ func TestSubset(t *testing.T) {
 		s.Shared.Update(snapshotOf("a", "b", "c", "d"), "node")
 		if l.runPosts(); s.Set.Len() != want {
 			t.Errorf("of a subset of %d: %d endpoints", subset, s.Set.Len())
+		}
+		for i := range s.Set.Len() {
+			if e := s.Set.At(i); e.Ext == nil {
+				t.Errorf("of a subset of %d: no attempt can go to %s", subset, e.Addr)
+			}
 		}
 	}
 }

@@ -19,13 +19,21 @@ type stillLoop struct {
 	posts   []func()
 	timers  map[*loop.Timer]time.Duration // when they are due
 	now     time.Duration                 // since second 1
+	asked   func()                        // called once when the loop is asked for the time; nil means nothing
 }
 
-func (l *stillLoop) Now() time.Duration                        { return time.Second + l.now }
 func (l *stillLoop) Stop(t *loop.Timer)                        { delete(l.timers, t) }
 func (l *stillLoop) Defer(f *loop.Flush)                       { l.flushes.Add(f) }
 func (l *stillLoop) Dial(string, time.Duration, loop.Receiver) {}
 func (l *stillLoop) Post(f func())                             { l.posts = append(l.posts, f) }
+
+func (l *stillLoop) Now() time.Duration {
+	if do := l.asked; do != nil {
+		l.asked = nil
+		do()
+	}
+	return time.Second + l.now
+}
 
 func (l *stillLoop) After(d time.Duration, t *loop.Timer) {
 	if l.timers == nil {
@@ -221,6 +229,81 @@ func TestTiedHedgesLast(t *testing.T) {
 	}
 	if n := services[0].Stats.TiedQueued + services[1].Stats.TiedQueued; n != 2 {
 		t.Errorf("%d tied hedges queued, want 2", n)
+	}
+}
+
+// TestBatchTurn: a batch request gets a slot that nobody else waits for, if enough are free, and one slot in 16 whoever else waits.
+func TestBatchTurn(t *testing.T) {
+	c, l := config.DefaultService("s"), &stillLoop{}
+	c.MaxConcurrency, c.MaxQueue = 2, 40
+	s := servicesOn(config.Default(), c, []*stillLoop{l})[0]
+	var got []string
+	ask := func(name string, by Ask, want AdmitResult) *Place {
+		t.Helper()
+		p := &Place{}
+		p.Init(order{p, name, &got, s})
+		if r := s.Admission.Admit(p, &by); r != want {
+			t.Errorf("%s: %d, want %d", name, r, want)
+		}
+		return p
+	}
+	first, second := ask("first", Ask{}, SlotGranted), ask("second", Ask{}, SlotGranted)
+	ask("batch 1", Ask{Batch: true}, SlotQueued)
+	s.Admission.GiveBack(second)
+	if l.endTurn(); len(got) > 0 {
+		t.Errorf("%q got the slot that stays free for others", got)
+	}
+	s.Admission.GiveBack(first)
+	l.endTurn()
+	first = ask("first", Ask{}, SlotGranted)
+	ask("second", Ask{}, SlotGranted)
+	ask("batch 2", Ask{Batch: true}, SlotQueued)
+	for range 15 {
+		ask("online", Ask{}, SlotQueued)
+	}
+	s.Admission.GiveBack(first)
+	l.endTurn()
+	want := slices.Concat([]string{"batch 1"}, slices.Repeat([]string{"online"}, 13), []string{"batch 2", "online", "online"})
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestSlotFreedMeanwhile: a request that queues while another loop frees a slot gets that, though the other loop has not seen the request.
+func TestSlotFreedMeanwhile(t *testing.T) {
+	c, loops := config.DefaultService("s"), []*stillLoop{{}, {}}
+	c.MaxConcurrency = 1
+	services := servicesOn(config.Default(), c, loops)
+	var got []string
+	var first, second Place
+	services[1].Admission.Admit(&first, &Ask{})
+	second.Init(order{&second, "second", &got, services[0]})
+	loops[0].asked = func() { services[1].Admission.step(slotSurplus) } // it has looked before
+	if r := services[0].Admission.Admit(&second, &Ask{}); r != SlotQueued {
+		t.Errorf("the second: %d", r)
+	}
+	loops[0].endTurn()
+	if used, queued := services[0].Shared.SlotsInUse(); len(got) != 1 || used != 0 || queued != 0 {
+		t.Errorf("got %q; %d slots are in use, %d requests wait", got, used, queued)
+	}
+}
+
+// TestLimitReached: an automatic limit rises if a request waits. It stays if none does, and none has reached it.
+func TestLimitReached(t *testing.T) {
+	for waiting, rises := range []bool{false, true} {
+		a := autoService(t)
+		before := a.slots.Limit.Load()
+		for range waiting {
+			a.slots.Waiting.Add(false)
+			a.wait(new(Place), new(Ask))
+		}
+		for range 50 { // a window
+			a.slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
+		}
+		a.RecordServiceTime(a.service.Shard.Loop.Now() - time.Millisecond)
+		if got := a.slots.Limit.Load(); a.slots.Auto.Sums.Load() != 0 || (got > before) != rises {
+			t.Errorf("%d requests wait: the limit is %d, and was %d", waiting, got, before)
+		}
 	}
 }
 

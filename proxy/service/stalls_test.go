@@ -1,11 +1,91 @@
 package service
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
+
+// TestLooksOnTime: picks do not put off the next look. A service with one endpoint is not looked at.
+func TestLooksOnTime(t *testing.T) {
+	for n, want := range []bool{1: false, 2: true} {
+		world := sim.New(1)
+		l, m := world.Loop("a"), NewMember(config.DefaultService("s"), Member{}, 1)
+		var s *Service
+		armed := func(at string, want bool) {
+			t.Helper()
+			l.Do(func() {
+				if got := s.stalls.timer.Armed(); got != want {
+					t.Errorf("%d endpoints, %s: a look follows: %t", n, at, got)
+				}
+			})
+		}
+		fresh := func() { s.stalls.refresh(l.Now()) }
+		l.Do(func() {
+			w := shard.New(&shard.Process{Loops: 1}, 0, l, slog.New(slog.DiscardHandler), 1)
+			w.Configure(config.Default())
+			m.Prepare(w, "", nil)
+			s = m.Follow(w)
+			withEndpoints(s, make([]*noConnections, n)...)
+			fresh()
+		})
+		armed("at first", want)
+		world.Run(lookEvery - 10*time.Millisecond)
+		l.Do(fresh)
+		armed("before the look", want)
+		world.Run(20 * time.Millisecond)
+		armed("after the look", false)
+	}
+}
+
+// TestPeriodicStallsLogged: the log says once that a service has periodic stalls, when the first loop knows, and once that they are over, when no
+// loop knows any.
+func TestPeriodicStallsLogged(t *testing.T) {
+	const every, length = 10 * time.Second, time.Second
+	var text strings.Builder
+	loops := []*stillLoop{{}, {}}
+	of, m := &shard.Process{Loops: len(loops)}, NewMember(config.DefaultService("s"), Member{}, len(loops))
+	look := func(s *Service) {
+		s.stalls.due = loop.Due(s.Shard.Loop.Now())
+		s.stalls.look()
+	}
+	logged := func(at string, found, over int) {
+		t.Helper()
+		if a, b := strings.Count(text.String(), "no hedge is sent in them"), strings.Count(text.String(), "periodic stalls are over"); a != found || b != over {
+			t.Errorf("%s: the log has %d that are found, %d that are over, want %d and %d", at, a, b, found, over)
+		}
+	}
+	var services []*Service
+	for i, l := range loops {
+		w := shard.New(of, i, l, slog.New(slog.NewTextHandler(&text, nil)), 1)
+		w.Configure(config.Default())
+		m.Prepare(w, "", nil)
+		s := m.Follow(w)
+		services = append(services, s)
+		logged("before", min(i, 1), 0)
+		look(s)
+		for range 8 {
+			onset := l.Now()
+			l.now += length
+			s.Hedging.Stalls.Look(l.Now(), true, onset, 0)
+			look(s)
+			l.now += every - length
+		}
+		logged("known", 1, 0)
+	}
+	for i, l := range loops {
+		l.now += 100 * every
+		look(services[i])
+		logged("gone", 1, i)
+	}
+}
 
 // TestDelaysInTurn: a look makes a few choices of delays anew, and those of all routes in turn.
 func TestDelaysInTurn(t *testing.T) {
