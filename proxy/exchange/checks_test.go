@@ -152,3 +152,53 @@ func TestCheckedHead(t *testing.T) {
 		}
 	})
 }
+
+// proved is a peer that has proved a name.
+type proved struct{ peer }
+
+func (proved) PeerNames() *identity.Names { return &identity.Names{DNS: []string{"a.example"}} }
+
+// TestTunnel: what comes through a tunnel meets the rules, which know who has opened it.
+func TestTunnel(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		rules := allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{From: []string{"a.example"}}}}, nil)
+		for name, c := range map[string]struct {
+			at     *Listener
+			named  bool
+			opaque bool
+			want   *fault.Failure
+		}{
+			"no rules":         {&Listener{}, false, true, nil},
+			"a known client":   {&Listener{Allow: rules}, true, true, nil},
+			"an unknown one":   {&Listener{Allow: rules}, false, true, fault.NotAllowed},
+			"no opaque stream": {&Listener{}, false, false, fault.NotAllowed},
+		} {
+			var from Caller = peer{at: c.at}
+			if c.named {
+				from = proved{peer{at: c.at}}
+			}
+			ex := &Exchange{message: message{shard: w}, caller: from}
+			if f := ex.Checks(c.at).Tunnel(&Leaving{Direct: true, Opaque: c.opaque}); f != c.want {
+				t.Errorf("%s: %v, want %v", name, f, c.want)
+			}
+		}
+	})
+}
+
+// TestOwnMemory: a request that leaves the loop is not refused for the memory that it holds itself, its exchange included.
+func TestOwnMemory(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		limit := w.Config.Limits.Buffered
+		at := &Listener{}
+		for others, want := range map[int64]*fault.Failure{limit - 1: nil, limit: fault.Overloaded} {
+			ex := &Exchange{message: message{shard: w}, caller: peer{at: at}}
+			const own, counted = 1000, 500
+			ex.Held = own
+			w.Process.Budget.Charge(others + own + counted)
+			if _, f := ex.Checks(at).Leaving(&Leaving{Direct: true, Counted: counted}); f != want {
+				t.Errorf("others hold %d: %v, want %v", others, f, want)
+			}
+			w.Process.Budget.Charge(-others - own - counted)
+		}
+	})
+}

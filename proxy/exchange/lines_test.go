@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/protocol"
@@ -16,11 +17,11 @@ import (
 
 // line is what a test reads of an access line.
 type line struct {
-	Listener, Protocol, Stream, Service, Outcome, Error, Method, Authority, Path string
-	Status                                                                       int
-	RequestID                                                                    string `json:"request_id"`
-	TraceID                                                                      string `json:"trace_id"`
-	BytesIn                                                                      int    `json:"bytes_in"`
+	Time, Listener, Protocol, Stream, Service, Outcome, Error, Method, Authority, Path string
+	Status                                                                             int
+	RequestID                                                                          string `json:"request_id"`
+	TraceID                                                                            string `json:"trace_id"`
+	BytesIn                                                                            int    `json:"bytes_in"`
 }
 
 // linesOf returns the access lines of what do does on a loop with these rules.
@@ -33,6 +34,7 @@ func linesOf(t *testing.T, rules *config.AccessLog, do func(w *shard.Shard)) (li
 		t.Fatal(err)
 	}
 	onLoop(func(w *shard.Shard) {
+		w.Process.WallClock = func() time.Time { return time.Unix(7, 0).UTC() }
 		w.AccessLog.Configure(rules, q)
 		do(w)
 	})
@@ -62,9 +64,10 @@ func changed(w *shard.Shard, at *Listener) *Exchange {
 
 // TestLinesOutsideExchanges: the lines of streams, and of requests that never begin, say what the client has sent.
 func TestLinesOutsideExchanges(t *testing.T) {
+	const clock = "1970-01-01T00:00:07.000000Z"
 	at := &Listener{Name: "in", Protocol: "http"}
-	sent := line{Listener: "in", Protocol: "http", Method: "GET", Authority: "a", Path: "/v1", RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736"}
-	unread := line{Listener: "in", Protocol: "http"}
+	sent := line{Time: clock, Listener: "in", Protocol: "http", Method: "GET", Authority: "a", Path: "/v1", RequestID: "id", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736"}
+	unread := line{Time: clock, Listener: "in", Protocol: "http"}
 	refused := func(l line, size int) line {
 		l.Outcome, l.Status, l.Error, l.BytesIn = "failed", fault.BadPath.Status, fault.BadPath.Code, size
 		return l
@@ -100,8 +103,11 @@ func TestLinesOutsideExchanges(t *testing.T) {
 			}
 		}
 	}
-	if got := linesOf(t, &config.AccessLog{Slow: 1}, func(w *shard.Shard) { RecordRefused(w, peer{at: at}, nil, fault.BadPath) }); len(got) > 0 {
-		t.Errorf("a request that is refused at once is slow: %+v", got)
+	for rules, want := range map[*config.AccessLog]int{{Failed: true}: 1, {Slow: 1}: 0} {
+		got := linesOf(t, rules, func(w *shard.Shard) { RecordRefused(w, peer{at: at}, nil, fault.BadPath) })
+		if len(got) != want {
+			t.Errorf("%+v: a request that is refused at once has the lines %+v", rules, got)
+		}
 	}
 	onLoop(func(w *shard.Shard) {
 		if LogStream(&w.AccessLog, "upload", peer{at: at}, nil, "s") != nil {

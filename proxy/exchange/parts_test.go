@@ -65,24 +65,38 @@ func TestMessageHead(t *testing.T) {
 	onLoop(func(w *shard.Shard) {
 		full := serviceOn(w, func(c *config.Service) { c.MaxPending = 0 })
 		half := serviceOn(w, func(c *config.Service) { c.MaxPending = 1; c.Breaker.Consecutive = 0 })
+		busy := serviceOn(w, func(c *config.Service) { c.MaxPending = 2; c.Breaker.Consecutive = 0 })
+		if f := busy.Bounds.Pass(new(service.Passage), w.Loop.Now(), false, &Exchange{caller: peer{}}); f != nil {
+			t.Fatal(f)
+		}
 		policy := race.Policy{Timeout: time.Second}
 		for name, c := range map[string]struct {
 			route   *Route
 			final   bool
 			refusal *fault.Failure // by the checks
 			refused *fault.Failure // by the service
+
+			batch bool          // the request says so
+			due   time.Duration // from now on; 0 means that the caller has set no timeout
 		}{
-			"no route":           {nil, true, fault.NoRoute, nil},
-			"an answer":          {&Route{Policy: policy, Answer: new(route.Answer)}, true, nil, nil},
-			"room":               {&Route{Policy: policy, Service: half}, false, nil, nil},
-			"no room":            {&Route{Policy: policy, Service: full}, true, nil, fault.Overloaded},
-			"an early filter":    {&Route{Policy: policy, Service: full, early: earlyFilter{}}, false, nil, nil},
-			"an outcome filter":  {&Route{Policy: policy, Service: full, outcomes: []OutcomeFilter{outcomeFilter{}}}, false, nil, nil},
-			"no time left":       {&Route{Service: half}, true, fault.Deadline, nil},
-			"over rate of route": {&Route{Policy: policy, Service: half, Rate: noTokens()}, true, fault.RateLimited, nil},
+			"no route":           {final: true, refusal: fault.NoRoute},
+			"an answer":          {route: &Route{Policy: policy, Answer: new(route.Answer)}, final: true},
+			"room":               {route: &Route{Policy: policy, Service: half}},
+			"no room":            {route: &Route{Policy: policy, Service: full}, final: true, refused: fault.Overloaded},
+			"an early filter":    {route: &Route{Policy: policy, Service: full, early: earlyFilter{}}},
+			"an outcome filter":  {route: &Route{Policy: policy, Service: full, outcomes: []OutcomeFilter{outcomeFilter{}}}},
+			"no time left":       {route: &Route{Service: half}, final: true, refusal: fault.Deadline},
+			"little time left":   {route: &Route{Policy: policy, Service: half}, due: 1},
+			"over rate of route": {route: &Route{Policy: policy, Service: half, Rate: noTokens()}, final: true, refusal: fault.RateLimited},
+			"half full":          {route: &Route{Policy: policy, Service: busy}},
+			"half full, batch":   {route: &Route{Policy: policy, Service: busy}, batch: true, final: true, refused: fault.Overloaded},
+			"a route of batch":   {route: &Route{Policy: policy, Service: busy, batch: true}, final: true, refused: fault.Overloaded},
 		} {
 			at := &Listener{}
 			ex := &Exchange{message: message{shard: w}, caller: peer{at: at}}
+			if ex.Request.Batch = c.batch; c.due != 0 {
+				ex.Request.Deadline = w.Loop.Now() + c.due
+			}
 			if final := ex.Checks(at).MessageHead(c.route); final != c.final || ex.Refusal != c.refusal || ex.refused != c.refused || !ex.HeadChecked() || ex.Route != c.route {
 				t.Errorf("%s: final %t, refused by the checks %v, by the service %v", name, final, ex.Refusal, ex.refused)
 			}
@@ -99,7 +113,9 @@ func noTokens() *limit.Keyed {
 
 // TestStreamTime: a stream has the time that its route and its caller give it, or without a route timeouts.idle.
 func TestStreamTime(t *testing.T) {
-	onLoop(func(w *shard.Shard) {
+	world := sim.New(1)
+	world.Run(time.Second)
+	onLoopOf(world, func(w *shard.Shard) {
 		idle, now := w.Config.Timeouts.Idle, w.Loop.Now()
 		for _, c := range []struct {
 			route    *Route
@@ -133,7 +149,9 @@ func TestStreamTime(t *testing.T) {
 
 // TestTimeouts: the soonest timeout of a caller counts, from when the head of its request arrived.
 func TestTimeouts(t *testing.T) {
-	onLoop(func(w *shard.Shard) {
+	world := sim.New(1)
+	world.Run(time.Second)
+	onLoopOf(world, func(w *shard.Shard) {
 		now := w.Loop.Now()
 		for _, c := range []struct {
 			arrived  time.Duration
@@ -145,6 +163,7 @@ func TestTimeouts(t *testing.T) {
 			{0, []time.Duration{2 * time.Second, time.Second}, now + time.Second},
 			{7, []time.Duration{time.Second}, 7 + time.Second},
 			{0, []time.Duration{0}, -1},
+			{7, []time.Duration{1}, 8},
 			{0, []time.Duration{time.Second, -5}, -1},
 			{7, []time.Duration{protocol.MaxTimeout + 1}, 7 + protocol.MaxTimeout},
 		} {
@@ -172,6 +191,9 @@ func TestLargest(t *testing.T) {
 		if ex, held := LargestOf(slices.Values(all)); ex != b || held != 20 {
 			t.Errorf("%+v holds %d", ex, held)
 		}
+	}
+	if ex, _ := LargestOf(slices.Values([]*Exchange{c, of(5, 20)})); ex != c {
+		t.Error("of two with the same id the second is the largest")
 	}
 	if ex, held := LargestOf(slices.Values([]*Exchange{none})); ex != nil || held != 0 {
 		t.Errorf("an exchange that holds nothing is the largest")
@@ -304,6 +326,7 @@ func TestRepeats(t *testing.T) {
 		"a login":   {&Route{Policy: resets("reset")}, with(func(req *protocol.Request) { req.Login = true }), 0},
 		"a copy":    {&Route{Policy: resets("reset"), once: true}, get, 0},
 		"a call":    {&Route{Policy: resets("reset"), consent: newConsent([]string{"methods", "key"})}, with(func(req *protocol.Request) { req.Codec = dubbo.CodecHessian2 }), 0},
+		"no DELETE": {&Route{Policy: resets("reset"), consent: newConsent([]string{"methods"})}, with(func(req *protocol.Request) { req.Method = []byte("POST") }), 0},
 		"a DELETE":  {&Route{Policy: resets("reset"), consent: newConsent([]string{"methods"})}, with(func(req *protocol.Request) { req.Method = []byte("DELETE") }), 2},
 	} {
 		if got := c.route.Repeats(&c.req); got != c.want {
@@ -319,14 +342,19 @@ func TestMemoryKept(t *testing.T) {
 		for _, more := range []int{0, 1} {
 			ex := p.Exchange(peer{})
 			ex.Forwarded, ex.Path, ex.Edited = make([]byte, 0, maxForwarded+more), make([]byte, 0, maxRewritten+more), make([]byte, 0, maxEdited+more)
+			ex.Request.Headers = make([]protocol.Header, 0, 64+more)
+			ex.HeadBuffer = w.Buffers.GetRoom(1000)
+			if ex.Charge(); ex.HeldByRequest() != protocol.HeldBy(ex.HeadBuffer, nil, ex.Request.Headers, nil) {
+				t.Errorf("the request holds %d bytes", ex.HeldByRequest())
+			}
 			ex.ChargeHead(100)
 			if held := ex.HeldByRequest(); held != 100 || w.Process.Budget.Held()+w.Uncounted != int64(ex.Held) {
 				t.Errorf("the request holds %d bytes", held)
 			}
 			p.Recycle(ex)
 			again := p.Exchange(peer{})
-			if again != ex || (ex.Forwarded != nil) != (more == 0) || (ex.Path != nil) != (more == 0) || (ex.Edited != nil) != (more == 0) {
-				t.Errorf("%d bytes more: kept %t, %t, %t", more, ex.Forwarded != nil, ex.Path != nil, ex.Edited != nil)
+			if again != ex || (ex.Forwarded != nil) != (more == 0) || (ex.Path != nil) != (more == 0) || (ex.Edited != nil) != (more == 0) || (ex.Request.Headers != nil) != (more == 0) {
+				t.Errorf("%d bytes more: kept %t, %t, %t, %t", more, ex.Forwarded != nil, ex.Path != nil, ex.Edited != nil, ex.Request.Headers != nil)
 			}
 			if ex.Held != 0 || ex.HeldByRequest() != 0 {
 				t.Errorf("%d bytes are held", ex.Held)
@@ -335,6 +363,42 @@ func TestMemoryKept(t *testing.T) {
 				t.Error("an exchange is taken twice")
 			}
 			p.Recycle(again)
+		}
+	})
+}
+
+// TestExchangesKept: a loop keeps some thousand exchanges for the next requests.
+func TestExchangesKept(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		p := NewPool(w)
+		var all []*Exchange
+		for range maxFree + 1 {
+			all = append(all, p.Exchange(peer{}))
+		}
+		for _, ex := range all {
+			p.Recycle(ex)
+		}
+		kept := map[*Exchange]bool{}
+		for range all {
+			kept[p.Exchange(peer{})] = true
+		}
+		if !kept[all[0]] || !kept[all[maxFree-1]] || kept[all[maxFree]] {
+			t.Errorf("kept %t, %t, and beyond the bound %t", kept[all[0]], kept[all[maxFree-1]], kept[all[maxFree]])
+		}
+	})
+}
+
+// TestAnswerCharged: the answer of a route counts as memory until it is released.
+func TestAnswerCharged(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		p, held := NewPool(w), func() int64 { return w.Process.Budget.Held() + w.Uncounted }
+		r := NewRoute(&route.Plan{Route: &config.Route{Respond: config.Respond{Status: 222}}, Policy: &config.Policy{}}, nil)
+		res := p.Answer(r.Answer, &protocol.Request{})
+		if n := held(); n == 0 || res.Status != 222 {
+			t.Errorf("status %d, %d bytes are held", res.Status, n)
+		}
+		if res.Release(); held() != 0 {
+			t.Errorf("%d bytes are left", held())
 		}
 	})
 }
