@@ -23,7 +23,7 @@ func (f scriptedFilter) Request(ex *Exchange) Next {
 	case "refusing":
 		ex.Refuse(fault.Injected)
 		return Decided
-	case "answering":
+	case "answering", "storing":
 		ex.Answer(f.response(203))
 		return Decided
 	}
@@ -63,7 +63,7 @@ func (f scriptedOutcomeFilter) Failure(ex *Exchange, why *fault.Failure) Next {
 type scriptedEarlyFilter struct{ scriptedFilter }
 
 func (f scriptedEarlyFilter) Early(ex *Exchange) bool {
-	f.note("early")
+	f.note("early, %d headers", len(ex.Request.Headers))
 	if f.name == "early" {
 		return false
 	}

@@ -59,6 +59,7 @@ func (s *scriptedExchange) checkNext() {
 		s.events, s.lingers, s.refuses, s.share = nil, false, nil, false
 		s.at = Listener{Name: "in", Protocol: "http"}
 		s.shard.Sampler.Configure(&config.Tracing{})
+		s.shard.AccessLog.Configure(&s.rules, s.queue)
 		_, s.route = s.service("other", "192.0.2.2:1", func(*config.Service) {})
 	})
 	s.world.Run(time.Millisecond)
@@ -131,6 +132,9 @@ func (s *scriptedExchange) counts() string {
 	add("latencies", int(c.Latency.Count()))
 	add("in", int(c.BytesIn))
 	add("out", int(c.BytesOut))
+	if s.route != nil && s.route.HedgeRoute != nil {
+		add("hedges that have won", int(s.route.HedgeRoute.Counts.HedgesWon))
+	}
 	add("breaker", int(s.svc.Report(stats.Counters).Breaker))
 	var sum stats.Millisecond
 	for _, ms := range s.shard.Milliseconds.Since(0, s.loop.Now()).List {

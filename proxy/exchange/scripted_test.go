@@ -34,7 +34,9 @@ type scriptedExchange struct {
 	at     Listener
 	log    string            // path of the access log
 	lines  *accesslog.Writer // of the log
-	text   strings.Builder   // of the process
+	rules  config.AccessLog
+	queue  *accesslog.Queue
+	text   strings.Builder // of the process
 	events []string
 
 	ex       *Exchange
@@ -66,10 +68,10 @@ func newScriptedExchange(t *testing.T, change func(c *config.Service)) *scripted
 		s.shard.Process.Budget.Configure(&cfg.Limits)
 		s.shard.Configure(cfg)
 		s.shard.Shedding.Do = func() {}
-		q := accesslog.NewQueue(1<<20, 1, new(accesslog.Counts))
-		s.shard.AccessLog.Configure(&cfg.AccessLog, q)
+		s.rules, s.queue = cfg.AccessLog, accesslog.NewQueue(1<<20, 1, new(accesslog.Counts))
+		s.shard.AccessLog.Configure(&s.rules, s.queue)
 		var err error
-		if s.lines, err = accesslog.Open(s.log, q, nil); err != nil {
+		if s.lines, err = accesslog.Open(s.log, s.queue, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.pool = NewPool(s.shard)
@@ -89,7 +91,11 @@ func (s *scriptedExchange) service(name, addr string, change func(c *config.Serv
 	m.LimitSlots()
 	m.Prepare(s.shard, "", service.Protocols{"app": {Connector: race.ConnectBy(func(*service.Service, *service.Endpoint) race.Upstream { return scriptedEndpoint{s} })}})
 	svc := m.Follow(s.shard)
-	m.Update(registry.NewSnapshot(name, registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: addr, Weight: 1}}), "")
+	endpoints := []registry.Endpoint{{Addr: addr, Weight: 1}}
+	if c.Policy.Hedge.Mode == config.HedgeOn { // elsewhere
+		endpoints = append(endpoints, registry.Endpoint{Addr: "192.0.2.3:1", Weight: 1})
+	}
+	m.Update(registry.NewSnapshot(name, registry.SourceLive, time.Time{}, endpoints), "")
 	return svc, NewRoute(&route.Plan{Match: &config.Match{}, Route: &config.Route{}, Policy: &c.Policy}, svc)
 }
 
@@ -172,7 +178,7 @@ type scriptedEndpoint struct{ *scriptedExchange }
 func (scriptedEndpoint) Retire()                                   {}
 func (scriptedEndpoint) Connections() int                          { return 0 }
 func (scriptedEndpoint) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }
-func (scriptedEndpoint) Buffered(*race.Attempt) int                { return 0 }
+func (scriptedEndpoint) Buffered(*race.Attempt) int                { return 10 }
 func (e scriptedEndpoint) Abort(*race.Attempt)                     { e.note("abort") }
 
 func (e scriptedEndpoint) Cancel(*race.Attempt) bool {

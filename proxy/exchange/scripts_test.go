@@ -19,6 +19,7 @@ var serviceWords = map[string]func(c *config.Service){
 	"retries": func(c *config.Service) {
 		c.Policy.Retry = config.Retry{Attempts: 2, On: []string{"connect", "reset", "503"}}
 	},
+	"hedge":       func(c *config.Service) { c.Policy.Hedge.Mode, c.Policy.Hedge.Delay = config.HedgeOn, "2ms" },
 	"try timeout": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"no place":    func(c *config.Service) { c.MaxPending = 0 },
 	"one place":   func(c *config.Service) { c.MaxPending = 1 },
@@ -67,6 +68,14 @@ var requestWords = map[string]func(s *scriptedExchange){
 		s.shard.Process.Budget.Configure(&config.Limits{Buffered: 1 << 20})
 		s.shard.Recount(&s.others, 2<<20)
 	},
+	"late clock": func(s *scriptedExchange) {
+		s.shard.Process.WallClock = func() time.Time { return time.Unix(100, 0).UTC().Add(s.loop.Now()) }
+	},
+	"slow lines": func(s *scriptedExchange) {
+		rules := s.rules
+		rules.Sample, rules.Slow = 0, 6*time.Millisecond
+		s.shard.AccessLog.Configure(&rules, s.queue)
+	},
 	"tier": func(s *scriptedExchange) { s.header("x-tier", "gold") },
 	"body": func(s *scriptedExchange) {
 		s.ex.BodyBuffer = s.shard.Buffers.GetRoom(50)
@@ -83,7 +92,7 @@ var requestWords = map[string]func(s *scriptedExchange){
 	},
 	"GET": none,
 	// Filters.
-	"seeing": none, "holding": none, "refusing": none, "answering": none, "watching": none, "replacing": none, "keeping": none, "early": none, "stored": none,
+	"seeing": none, "holding": none, "refusing": none, "answering": none, "watching": none, "replacing": none, "keeping": none, "storing": none, "early": none, "stored": none,
 }
 
 // none is of words that something else looks at.
@@ -99,7 +108,7 @@ func (s *scriptedExchange) filters(words []string) (all []Filter) {
 		switch f := (scriptedFilter{s, word}); word {
 		case "seeing", "holding", "refusing", "answering":
 			all = append(all, f)
-		case "watching", "replacing", "keeping":
+		case "watching", "replacing", "keeping", "storing":
 			all = append(all, scriptedOutcomeFilter{f})
 		case "early", "stored":
 			all = append(all, scriptedEarlyFilter{f})

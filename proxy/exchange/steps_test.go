@@ -47,6 +47,10 @@ var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 	},
 	"interim": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Interim(&protocol.Response{Status: 103}) },
 	"fail":    func(s *scriptedExchange, step *scripttest.Step) { s.latest().Fail(s.failure(step)) },
+	"attempt": func(s *scriptedExchange, step *scripttest.Step) { // what follows is of this attempt
+		a := s.attempts[step.Int()-1]
+		s.attempts = append(s.attempts, a)
+	},
 	"finish":  func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Finish(true) },
 	"presume": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Presume() },
 	// What the caller and its session do.
@@ -56,7 +60,7 @@ var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 	"await":   func(s *scriptedExchange, _ *scripttest.Step) { s.note("awaits its start: %t", s.ex.AwaitStart()) },
 	"untie":   func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Untie() },
 	"open": func(s *scriptedExchange, _ *scripttest.Step) {
-		s.note("open %t, may have been processed %t", s.ex.Open(), s.ex.MaybeProcessed())
+		s.note("open %t, may have been processed %t, no hedge %t, %d bytes of attempts", s.ex.Open(), s.ex.MaybeProcessed(), s.ex.NoHedge, s.ex.Buffered()-s.ex.Held)
 	},
 	"free": func(s *scriptedExchange, _ *scripttest.Step) { s.svc.Admission.GiveBack(&s.other.Place) }, // the slot of another request
 	// What the filter does that holds the exchange.
