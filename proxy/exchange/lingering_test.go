@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -155,4 +156,55 @@ func TestAbandonedCount(t *testing.T) {
 			t.Errorf("%s: the limit is %d, and was %d", name, n, first)
 		}
 	}
+}
+
+// answered is a Receiver that notes the statuses of its responses, and its failures.
+type answered struct {
+	statuses []int
+	failures []*fault.Failure
+}
+
+func (a *answered) Fail(_ *Exchange, f *fault.Failure) { a.failures = append(a.failures, f) }
+func (a *answered) Respond(_ *Exchange, res *race.Response) {
+	a.statuses = append(a.statuses, res.Status)
+	res.Release()
+}
+
+// TestCopy: a copy is sent with its own text. Its receiver gets the response, and this sidecar counts no request. Nothing is left of a
+// copy that is cancelled. When memory is short, a copy is refused.
+func TestCopy(t *testing.T) {
+	s, to := newScriptedExchange(t, func(*config.Service) {}), &answered{}
+	send := func() *Exchange {
+		ex := s.pool.Copies.New(s.ex)
+		if ex.HeldByRequest() == 0 {
+			t.Error("a copy holds no memory")
+		}
+		s.pool.Copies.Send(ex, NewCopyRoute(s.svc), to, 0)
+		return ex
+	}
+	s.do(func() {
+		s.request()
+		send()
+		s.pool.Recycle(s.ex)
+		if req := s.latest().Outgoing().Request(); string(req.Method) != "GET" || string(req.Path) != "/path?query" || string(req.Authority) != "host" {
+			t.Errorf("sent %s %s to %s", req.Method, req.Path, req.Authority)
+		}
+		s.latest().Respond(s.response(203))
+		s.request()
+		s.pool.Copies.Cancel(send())
+		if n := s.svc.Shared.InFlight(); n != 0 {
+			t.Errorf("%d requests are in flight once the copy is cancelled", n)
+		}
+		s.shard.Process.Budget.Charge(2 * s.shard.Config.Limits.Buffered)
+		send()
+		s.shard.Process.Budget.Charge(-2 * s.shard.Config.Limits.Buffered)
+		s.pool.Recycle(s.ex)
+		if !slices.Equal(to.statuses, []int{203}) || !slices.Equal(to.failures, []*fault.Failure{fault.Overloaded}) {
+			t.Errorf("the receiver has responses %d and failures %v", to.statuses, to.failures)
+		}
+		if s.shard.Stats.Requests != 0 || s.svc.Stats.Requests != 2 || s.pool.Copies.Shed() {
+			t.Errorf("%d requests, %d of the service, a copy is left %t", s.shard.Stats.Requests, s.svc.Stats.Requests, s.pool.Copies.Shed())
+		}
+	})
+	s.checkEnd()
 }

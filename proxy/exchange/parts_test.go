@@ -570,3 +570,90 @@ services:
 		}
 	})
 }
+
+// TestAdopt: what becomes of routes at a reload. One that is the same stays, with its filters. One of which only the policy has changed
+// keeps its latencies. The others go, and their filters know.
+func TestAdopt(t *testing.T) {
+	parse := func(timeout, more string) *config.Config {
+		t.Helper()
+		cfg, err := config.Parse("test", []byte(`
+listeners: [{name: in, address: "127.0.0.1:1", protocol: http}, {name: fixed, address: "127.0.0.1:2", protocol: http, service: a}]
+routes:
+- {match: {host: changed}, service: a, timeout: `+timeout+`}
+- {match: {host: answered}, respond: {status: 204}}
+- {match: {host: same}, service: a}
+`+more+`
+services:
+  a: {discover: static, endpoints: ["127.0.0.1:3"]}`), func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	onLoop(func(w *shard.Shard) {
+		services := map[string]*service.Service{"a": serviceOn(w, func(*config.Service) {})}
+		made := map[string][]*storing{} // filters, by the host of their route
+		r := Router{Rand: w.Rand, Filters: func(plan *route.Plan, _ map[string]*service.Service) []Filter {
+			f := &storing{}
+			made[plan.Match.Host] = append(made[plan.Match.Host], f)
+			return []Filter{f}
+		}}
+		strict := allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Method: []string{"NONE"}}}}, nil)
+		rules := ratedSets{ruleSets{"": strict}, noTokens()}
+		find := func(host string) *Route {
+			return r.Find(&protocol.Request{Method: []byte("GET"), Authority: []byte(host), Path: []byte("/")})
+		}
+		var before []route.Plan
+		adopt := func(cfg *config.Config) {
+			plans := route.Plans(cfg)
+			route.Compare(plans, before, func(string) bool { return true })
+			r.Adopt(route.NewTable(plans), plans, services, rules)
+			before = plans
+		}
+		adopt(parse("1s", `- {match: {host: gone}, service: a}`))
+		first := map[string]*Route{}
+		for _, host := range []string{"changed", "answered", "same", "gone"} {
+			first[host] = find(host)
+		}
+		if fixed := r.Fixed["a"]; len(r.Fixed) != 1 || fixed == nil || fixed == first["changed"] || fixed == first["same"] || fixed == first["gone"] {
+			t.Errorf("of listeners with a fixed service: %v", r.Fixed)
+		}
+		at := &Listener{}
+		if ex := (&Exchange{message: message{shard: w}, caller: peer{at: at}}); ex.Checks(at).message(first["same"], 0) != fault.NotAllowed {
+			t.Error("the rules of a route refuse nothing")
+		}
+		if first["same"].Rate != rules.rate || first["answered"].Answer == nil {
+			t.Error("a route lacks its rate limit, or its answer")
+		}
+		for range 100 {
+			first["changed"].HedgeRoute.Latencies.Observe(0, 40*time.Millisecond, 0)
+		}
+		adopt(parse("2s", ""))
+		if find("same") != first["same"] || find("changed") == first["changed"] || find("changed").Timeout != 2*time.Second || find("gone") != nil {
+			t.Error("other routes than those that have changed are made anew")
+		}
+		if n := find("changed").HedgeRoute.Latencies.Primaries.Distribution(0); n.Samples() != 100 {
+			t.Errorf("a route whose policy has changed has %d latencies", n.Samples())
+		}
+		for host, want := range map[string][]int{"changed": {1, 0}, "same": {0}, "gone": {1}, "answered": nil} {
+			var got []int
+			for _, f := range made[host] {
+				got = append(got, f.retired)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: filters are retired %d times, want %d", host, got, want)
+			}
+		}
+		if f := find("changed").filters; len(f) != 1 || f[0] != made["changed"][1] {
+			t.Errorf("the route that has changed has the filters %v", f)
+		}
+	})
+}
+
+// ratedSets is ruleSets with a rate limit of all routes.
+type ratedSets struct {
+	ruleSets
+	rate *limit.Keyed
+}
+
+func (r ratedSets) RateOf(*route.Plan) *limit.Keyed { return r.rate }
