@@ -272,6 +272,10 @@ func TestThresholdOutdated(t *testing.T) {
 	slowest(30 * ms)
 	s.Configure(Member{SharedService: s.Shared, cfg: s.Config, bounds: s.Bounds})
 	slowest(40 * ms)
+	s.Routes = of(50 * ms)
+	l.now -= l.Now() // the clock begins
+	s.Configure(Member{SharedService: s.Shared, cfg: s.Config, bounds: s.Bounds})
+	slowest(50 * ms)
 }
 
 // TestUpdate: a service is known once each loop has a snapshot. A loop ignores a snapshot that another has overtaken.

@@ -62,11 +62,11 @@ func snapshotOf(addrs ...string) *registry.Snapshot {
 
 // TestSubset: a process uses as many endpoints as lb.subset says.
 func TestSubset(t *testing.T) {
-	for subset, want := range map[int]int{0: 4, 2: 2} {
+	for subset, want := range map[int]int{0: 8, 3: 3} {
 		c, l := config.DefaultService("s"), &stillLoop{}
 		c.LB.Subset = subset
 		s := servicesOn(config.Default(), c, []*stillLoop{l})[0]
-		s.Shared.Update(snapshotOf("a", "b", "c", "d"), "node")
+		s.Shared.Update(snapshotOf("a", "b", "c", "d", "e", "f", "g", "h"), "node")
 		if l.runPosts(); s.Set.Len() != want {
 			t.Errorf("of a subset of %d: %d endpoints", subset, s.Set.Len())
 		}

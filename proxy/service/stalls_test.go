@@ -45,6 +45,22 @@ func TestLooksOnTime(t *testing.T) {
 	}
 }
 
+// TestLooksInStall: while the endpoints are silent together, looks follow soon, to learn how long.
+func TestLooksInStall(t *testing.T) {
+	for silence, want := range map[time.Duration]time.Duration{time.Second: lookStalled, 0: lookEvery} {
+		s, l := newTestService(t)
+		withEndpoints(s, nil, nil)
+		for i := range s.Set.Len() {
+			s.Set.At(i).Start(l.Now())
+		}
+		l.now += silence
+		s.stalls.due = loop.Due(l.Now())
+		if s.stalls.look(); l.timers[&s.stalls.timer] != l.Now()+want {
+			t.Errorf("silent for %v: the next look is at %v, want %v from now on", silence, l.timers[&s.stalls.timer], want)
+		}
+	}
+}
+
 // TestPeriodicStallsLogged: the log says once that a service has periodic stalls, when the first loop knows, and once that they are over, when no
 // loop knows any.
 func TestPeriodicStallsLogged(t *testing.T) {
