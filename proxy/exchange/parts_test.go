@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/allow"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/route"
@@ -657,3 +658,35 @@ type ratedSets struct {
 }
 
 func (r ratedSets) RateOf(*route.Plan) *limit.Keyed { return r.rate }
+
+// TestShadowsBounded: a loop watches so many routes in mode shadow at a time. Routes that are gone make room for others.
+func TestShadowsBounded(t *testing.T) {
+	const most = 1024
+	onLoop(func(w *shard.Shard) {
+		services := map[string]*service.Service{"s": serviceOn(w, func(*config.Service) {})}
+		policy := config.DefaultService("s").Policy
+		plans := make([]route.Plan, most+2)
+		for i := range plans {
+			of := policy
+			if of.Hedge.Mode = config.HedgeShadow; i == 0 {
+				of.Hedge.Mode = config.HedgeOff
+			}
+			plans[i] = route.Plan{Index: i, Match: &config.Match{}, Route: &config.Route{}, Policy: &of, Service: "s", Before: -1}
+		}
+		r := Router{Rand: w.Rand, Filters: func(*route.Plan, map[string]*service.Service) []Filter { return nil }}
+		for range 2 {
+			r.Adopt(route.NewTable(plans), plans, services, ruleSets{})
+			watched := 0
+			for _, made := range r.routes[1:] {
+				var one hedge.Watch
+				if made.HedgeRoute.Shadow.Begin(&one); one.Hedgeable {
+					watched++
+				}
+			}
+			if watched != most {
+				t.Errorf("%d of %d routes are watched", watched, most+1)
+			}
+			r.Adopt(route.NewTable(nil), nil, services, ruleSets{})
+		}
+	})
+}

@@ -134,6 +134,7 @@ func (s *scriptedExchange) counts() string {
 	add("out", int(c.BytesOut))
 	if s.route != nil && s.route.HedgeRoute != nil {
 		add("hedges that have won", int(s.route.HedgeRoute.Counts.HedgesWon))
+		add("primaries given up", int(s.route.HedgeRoute.Latencies.Primaries.Distribution(s.loop.Now()).Censored))
 	}
 	add("breaker", int(s.svc.Report(stats.Counters).Breaker))
 	var sum stats.Millisecond
