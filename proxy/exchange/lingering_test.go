@@ -186,10 +186,10 @@ func TestCopy(t *testing.T) {
 		s.request()
 		send()
 		s.pool.Recycle(s.ex)
-		if req := s.latest().Outgoing().Request(); string(req.Method) != "GET" || string(req.Path) != "/path?query" || string(req.Authority) != "host" {
+		if req := s.attempt().Outgoing().Request(); string(req.Method) != "GET" || string(req.Path) != "/path?query" || string(req.Authority) != "host" {
 			t.Errorf("sent %s %s to %s", req.Method, req.Path, req.Authority)
 		}
-		s.latest().Respond(s.response(203))
+		s.attempt().Respond(s.response(203))
 		s.request()
 		s.pool.Copies.Cancel(send())
 		if n := s.svc.Shared.InFlight(); n != 0 {

@@ -56,7 +56,7 @@ func (s *scriptedExchange) checkNext() {
 	s.t.Helper()
 	first := s.ex
 	s.do(func() {
-		s.events, s.lingers, s.refuses, s.share = nil, false, nil, false
+		s.events, s.lingers, s.refuses, s.share, s.reads = nil, false, nil, false, false
 		s.at = Listener{Name: "in", Protocol: "http"}
 		s.shard.Sampler.Configure(&config.Tracing{})
 		s.shard.AccessLog.Configure(&s.rules, s.queue)
@@ -70,7 +70,7 @@ func (s *scriptedExchange) checkNext() {
 		s.ex.Begin(s.route, &s.at)
 	})
 	s.world.Run(5 * time.Millisecond)
-	s.do(func() { s.latest().Respond(s.response(200)) })
+	s.do(func() { s.attempt().Respond(s.response(200)) })
 	want := []string{"send, service other, idempotent true, alone false, batch false, due in 1000 ms", "encode 200", "respond 200, 0 pending"}
 	if !slices.Equal(s.events, want) {
 		s.t.Errorf("the next request has\n%s", strings.Join(s.events, "\n"))
@@ -136,7 +136,9 @@ func (s *scriptedExchange) counts() string {
 		add("hedges that have won", int(s.route.HedgeRoute.Counts.HedgesWon))
 		add("primaries given up", int(s.route.HedgeRoute.Latencies.Primaries.Distribution(s.loop.Now()).Censored))
 	}
-	add("breaker", int(s.svc.Report(stats.Counters).Breaker))
+	if state := s.svc.Report(stats.Counters).Breaker; state != stats.BreakerNone {
+		all = append(all, "breaker "+[...]string{stats.BreakerClosed: "closed", stats.BreakerOpen: "open", stats.BreakerHalfOpen: "half-open"}[state])
+	}
 	var sum stats.Millisecond
 	for _, ms := range s.shard.Milliseconds.Since(0, s.loop.Now()).List {
 		sum.Add(&ms)

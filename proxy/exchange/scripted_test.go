@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,12 +42,15 @@ type scriptedExchange struct {
 
 	ex       *Exchange
 	attempts []*race.Attempt
+	current  *race.Attempt  // that steps are of
 	lingers  bool           // endpoints may still work on attempts that are cancelled
 	refuses  *fault.Failure // why the caller can't have the response; nil means that it can
 	other    slot           // of the service
 	share    bool           // the connection holds more than its share
 	held     *Exchange      // by a filter
-	others   int            // bytes of memory that others hold
+	reads    bool           // the caller reads streams until a step closes them
+	body     *race.StreamSource
+	others   int // bytes of memory that others hold
 }
 
 // slot is a slot of the service that another request has.
@@ -92,7 +96,7 @@ func (s *scriptedExchange) service(name, addr string, change func(c *config.Serv
 	m.Prepare(s.shard, "", service.Protocols{"app": {Connector: race.ConnectBy(func(*service.Service, *service.Endpoint) race.Upstream { return scriptedEndpoint{s} })}})
 	svc := m.Follow(s.shard)
 	endpoints := []registry.Endpoint{{Addr: addr, Weight: 1}}
-	if c.Policy.Hedge.Mode == config.HedgeOn { // elsewhere
+	if c.Policy.Hedge.Mode == config.HedgeOn { // a hedge needs another endpoint
 		endpoints = append(endpoints, registry.Endpoint{Addr: "192.0.2.3:1", Weight: 1})
 	}
 	m.Update(registry.NewSnapshot(name, registry.SourceLive, time.Time{}, endpoints), "")
@@ -132,7 +136,9 @@ func (s *scriptedExchange) Respond(ex *Exchange, res *race.Response) {
 	text := fmt.Sprintf("respond %d, %d pending", res.Status, s.svc.Shared.InFlight())
 	if src := res.TakeSource(); src != nil {
 		text += fmt.Sprintf(", a stream, a call %t", src.Stream.Call())
-		src.Close()
+		if s.body = src; !s.reads {
+			src.Close()
+		}
 	}
 	for _, h := range res.Headers {
 		text += fmt.Sprintf(", %s", h.Name)
@@ -158,7 +164,7 @@ func (s *scriptedExchange) Finished(ex *Exchange, how race.Ended) {
 // Put implements trace.Sink.
 func (s *scriptedExchange) Put(r *trace.Record) {
 	if r.Zero != 0 {
-		s.note("the loop's clock was 0 at %d", r.Zero)
+		s.note("the loop's clock was 0 at second %d", r.Zero/int64(time.Second))
 	}
 	sent, outcomes := 0, ""
 	for i := range r.Attempts {
@@ -179,11 +185,22 @@ func (scriptedEndpoint) Retire()                                   {}
 func (scriptedEndpoint) Connections() int                          { return 0 }
 func (scriptedEndpoint) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }
 func (scriptedEndpoint) Buffered(*race.Attempt) int                { return 10 }
-func (e scriptedEndpoint) Abort(*race.Attempt)                     { e.note("abort") }
+func (e scriptedEndpoint) Abort(a *race.Attempt)                   { e.note("abort %d", e.indexOf(a)) }
 
-func (e scriptedEndpoint) Cancel(*race.Attempt) bool {
-	e.note("cancel")
+func (e scriptedEndpoint) Cancel(a *race.Attempt) bool {
+	e.note("cancel %d", e.indexOf(a))
 	return e.lingers
+}
+
+// indexOf returns the number of an attempt, from 0. One that has ended may be used again: the last counts.
+func (e scriptedEndpoint) indexOf(a *race.Attempt) int {
+	for i, other := range slices.Backward(e.attempts) {
+		if other == a {
+			return i
+		}
+	}
+	e.t.Error("an attempt ends that was not sent")
+	return -1
 }
 
 func (e scriptedEndpoint) Send(a *race.Attempt) {
@@ -199,6 +216,6 @@ func (e scriptedEndpoint) Send(a *race.Attempt) {
 	if req.Hedge || req.Tied {
 		e.note("hedge %t, tied %t", req.Hedge, req.Tied)
 	}
-	e.attempts = append(e.attempts, a)
+	e.attempts, e.current = append(e.attempts, a), a
 	a.Carry(e, 1)
 }

@@ -71,6 +71,7 @@ var requestWords = map[string]func(s *scriptedExchange){
 	"late clock": func(s *scriptedExchange) {
 		s.shard.Process.WallClock = func() time.Time { return time.Unix(100, 0).UTC().Add(s.loop.Now()) }
 	},
+	"a reader": func(s *scriptedExchange) { s.reads = true },
 	"slow lines": func(s *scriptedExchange) {
 		rules := s.rules
 		rules.Sample, rules.Slow = 0, 6*time.Millisecond

@@ -27,32 +27,30 @@ func (s *scriptedExchange) take(p *scripttest.Part) {
 var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 	"begin": func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Begin(s.route, &s.at) },
 	// What the endpoint does.
-	"respond": func(s *scriptedExchange, step *scripttest.Step) { s.latest().Respond(s.response(step.Int())) },
+	"respond": func(s *scriptedExchange, step *scripttest.Step) { s.attempt().Respond(s.response(step.Int())) },
 	"call": func(s *scriptedExchange, step *scripttest.Step) { // the response to a gRPC call
 		res := s.response(200)
 		res.Headers = append(res.Headers, protocol.Header{Name: []byte("grpc-status"), Value: []byte(step.Word())})
-		s.latest().Respond(res)
+		s.attempt().Respond(res)
 	},
 	"stream": func(s *scriptedExchange, _ *scripttest.Step) { // a response whose body goes on
 		res := s.response(200)
-		res.Source = &race.StreamSource{Buffer: protocol.Unowned().GetRoom(100), Stream: s.latest().NewStream()}
+		res.Source = &race.StreamSource{Buffer: protocol.Unowned().GetRoom(100), Stream: s.attempt().NewStream()}
 		res.Source.Buffer.B = append(res.Source.Buffer.B, "body"...)
 		res.Charge()
-		s.latest().Respond(res)
+		s.attempt().Respond(res)
 	},
+	"close": func(s *scriptedExchange, _ *scripttest.Step) { s.body.Close() }, // by the caller
 	"borrow": func(s *scriptedExchange, _ *scripttest.Step) { // a response that has lines in place of headers
 		res := s.pool.Response()
 		res.Borrow(200, []byte("A: b\r\n"), []byte("body"), nil, false)
-		s.latest().Respond(res)
+		s.attempt().Respond(res)
 	},
-	"interim": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Interim(&protocol.Response{Status: 103}) },
-	"fail":    func(s *scriptedExchange, step *scripttest.Step) { s.latest().Fail(s.failure(step)) },
-	"attempt": func(s *scriptedExchange, step *scripttest.Step) { // what follows is of this attempt
-		a := s.attempts[step.Int()-1]
-		s.attempts = append(s.attempts, a)
-	},
-	"finish":  func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Finish(true) },
-	"presume": func(s *scriptedExchange, _ *scripttest.Step) { s.latest().Presume() },
+	"interim": func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Interim(&protocol.Response{Status: 103}) },
+	"fail":    func(s *scriptedExchange, step *scripttest.Step) { s.attempt().Fail(s.failure(step)) },
+	"attempt": func(s *scriptedExchange, step *scripttest.Step) { s.current = s.attempts[step.Int()] }, // of the steps that follow
+	"finish":  func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Finish(true) },
+	"presume": func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Presume() },
 	// What the caller and its session do.
 	"leave":   func(s *scriptedExchange, _ *scripttest.Step) { s.note("leaves; attempts are left: %t", s.ex.Cancel()) },
 	"shed":    func(s *scriptedExchange, _ *scripttest.Step) { s.ex.Shed() },
@@ -69,12 +67,12 @@ var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 	"answer": func(s *scriptedExchange, step *scripttest.Step) { s.held.Answer(s.response(step.Int())) },
 }
 
-// latest returns the attempt that was sent last.
-func (s *scriptedExchange) latest() *race.Attempt {
-	if len(s.attempts) == 0 {
+// attempt returns the attempt that steps are of: the latest one, unless a step has named another.
+func (s *scriptedExchange) attempt() *race.Attempt {
+	if s.current == nil {
 		s.t.Fatal("there is no attempt")
 	}
-	return s.attempts[len(s.attempts)-1]
+	return s.current
 }
 
 // failure takes the code of a failure that an attempt or a filter may have.
