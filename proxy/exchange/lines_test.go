@@ -103,10 +103,13 @@ func TestLinesOutsideExchanges(t *testing.T) {
 			}
 		}
 	}
-	for rules, want := range map[*config.AccessLog]int{{Failed: true}: 1, {Slow: 1}: 0} {
-		got := linesOf(t, rules, func(w *shard.Shard) { RecordRefused(w, peer{at: at}, nil, fault.BadPath) })
-		if len(got) != want {
-			t.Errorf("%+v: a request that is refused at once has the lines %+v", rules, got)
+	for _, c := range []struct {
+		rules config.AccessLog
+		want  int
+	}{{config.AccessLog{Failed: true}, 1}, {config.AccessLog{Slow: 1}, 0}} {
+		got := linesOf(t, &c.rules, func(w *shard.Shard) { RecordRefused(w, peer{at: at}, nil, fault.BadPath) })
+		if len(got) != c.want {
+			t.Errorf("%+v: a request that is refused at once has the lines %+v", c.rules, got)
 		}
 	}
 	onLoop(func(w *shard.Shard) {

@@ -170,41 +170,81 @@ func (a *answered) Respond(_ *Exchange, res *race.Response) {
 	res.Release()
 }
 
-// TestCopy: a copy is sent with its own text. Its receiver gets the response, and this sidecar counts no request. Nothing is left of a
-// copy that is cancelled. When memory is short, a copy is refused.
-func TestCopy(t *testing.T) {
-	s, to := newScriptedExchange(t, func(*config.Service) {}), &answered{}
-	send := func() *Exchange {
-		ex := s.pool.Copies.New(s.ex)
-		if ex.HeldByRequest() == 0 {
-			t.Error("a copy holds no memory")
-		}
-		s.pool.Copies.Send(ex, NewCopyRoute(s.svc), to, 0)
-		return ex
-	}
-	s.do(func() {
-		s.request()
-		send()
-		s.pool.Recycle(s.ex)
-		if req := s.attempt().Outgoing().Request(); string(req.Method) != "GET" || string(req.Path) != "/path?query" || string(req.Authority) != "host" {
-			t.Errorf("sent %s %s to %s", req.Method, req.Path, req.Authority)
-		}
-		s.attempt().Respond(s.response(203))
-		s.request()
-		s.pool.Copies.Cancel(send())
-		if n := s.svc.Shared.InFlight(); n != 0 {
-			t.Errorf("%d requests are in flight once the copy is cancelled", n)
-		}
-		s.shard.Process.Budget.Charge(2 * s.shard.Config.Limits.Buffered)
-		send()
-		s.shard.Process.Budget.Charge(-2 * s.shard.Config.Limits.Buffered)
-		s.pool.Recycle(s.ex)
-		if !slices.Equal(to.statuses, []int{203}) || !slices.Equal(to.failures, []*fault.Failure{fault.Overloaded}) {
-			t.Errorf("the receiver has responses %d and failures %v", to.statuses, to.failures)
-		}
-		if s.shard.Stats.Requests != 0 || s.svc.Stats.Requests != 2 || s.pool.Copies.Shed() {
-			t.Errorf("%d requests, %d of the service, a copy is left %t", s.shard.Stats.Requests, s.svc.Stats.Requests, s.pool.Copies.Shed())
+// copying is a request that is copied to service s.
+type copying struct {
+	*scriptedExchange
+	to answered
+}
+
+// copyOf lets do copy a request, and checks that nothing is left of it, nor of its copies.
+func copyOf(t *testing.T, do func(c *copying)) {
+	t.Helper()
+	c := &copying{scriptedExchange: newScriptedExchange(t, func(*config.Service) {})}
+	c.do(func() {
+		c.request()
+		do(c)
+		c.pool.Recycle(c.ex)
+		if c.pool.Copies.Shed() {
+			t.Error("a copy is left")
 		}
 	})
-	s.checkEnd()
+	c.checkEnd()
+}
+
+// send sends a copy of the request.
+func (c *copying) send() *Exchange {
+	ex := c.pool.Copies.New(c.ex)
+	c.pool.Copies.Send(ex, NewCopyRoute(c.svc), &c.to, 0)
+	return ex
+}
+
+// TestCopyHasText: a copy has a text of its own, which outlives the request.
+func TestCopyHasText(t *testing.T) {
+	copyOf(t, func(c *copying) {
+		if ex := c.send(); ex.HeldByRequest() == 0 {
+			t.Error("a copy holds no memory")
+		}
+		clear(c.ex.HeadBuffer.B)
+		if req := c.attempt().Outgoing().Request(); string(req.Method) != "GET" || string(req.Path) != "/path?query" || string(req.Authority) != "host" {
+			t.Errorf("sent %s %s to %s", req.Method, req.Path, req.Authority)
+		}
+		c.attempt().Respond(c.response(203))
+	})
+}
+
+// TestCopyAnswered: the receiver of a copy gets the response. The copy counts for its service, and not as a request to this sidecar.
+func TestCopyAnswered(t *testing.T) {
+	copyOf(t, func(c *copying) {
+		c.send()
+		c.attempt().Respond(c.response(203))
+		if !slices.Equal(c.to.statuses, []int{203}) || len(c.to.failures) > 0 {
+			t.Errorf("the receiver has responses %d and failures %v", c.to.statuses, c.to.failures)
+		}
+		if c.shard.Stats.Requests != 0 || c.svc.Stats.Requests != 1 {
+			t.Errorf("%d requests, %d of the service", c.shard.Stats.Requests, c.svc.Stats.Requests)
+		}
+	})
+}
+
+// TestCopyCancelled: a copy that is cancelled leaves its service at once, and its receiver hears nothing.
+func TestCopyCancelled(t *testing.T) {
+	copyOf(t, func(c *copying) {
+		c.pool.Copies.Cancel(c.send())
+		if n := c.svc.Shared.InFlight(); n != 0 || len(c.to.statuses)+len(c.to.failures) > 0 {
+			t.Errorf("%d requests are in flight, the receiver has responses %d and failures %v", n, c.to.statuses, c.to.failures)
+		}
+	})
+}
+
+// TestCopyRefused: when memory is short, a copy is refused.
+func TestCopyRefused(t *testing.T) {
+	copyOf(t, func(c *copying) {
+		others := 2 * c.shard.Config.Limits.Buffered
+		c.shard.Process.Budget.Charge(others)
+		c.send()
+		c.shard.Process.Budget.Charge(-others)
+		if len(c.attempts) > 0 || !slices.Equal(c.to.failures, []*fault.Failure{fault.Overloaded}) {
+			t.Errorf("%d attempts, failures %v", len(c.attempts), c.to.failures)
+		}
+	})
 }

@@ -368,7 +368,7 @@ func TestMemoryKept(t *testing.T) {
 	})
 }
 
-// TestExchangesKept: a loop keeps some thousand exchanges for the next requests.
+// TestExchangesKept: a loop keeps maxFree exchanges for the next requests, and no more.
 func TestExchangesKept(t *testing.T) {
 	onLoop(func(w *shard.Shard) {
 		p := NewPool(w)
@@ -572,81 +572,141 @@ services:
 	})
 }
 
-// TestAdopt: what becomes of routes at a reload. One that is the same stays, with its filters. One of which only the policy has changed
-// keeps its latencies. The others go, and their filters know.
-func TestAdopt(t *testing.T) {
-	parse := func(timeout, more string) *config.Config {
-		t.Helper()
-		cfg, err := config.Parse("test", []byte(`
+// reloads is a Router that adopts one configuration after another, and notes the filters that it makes.
+type reloads struct {
+	Router
+	services map[string]*service.Service
+	filters  map[string][]*storing // by the host of their route
+	plans    []route.Plan          // in force
+}
+
+func newReloads(w *shard.Shard) *reloads {
+	r := &reloads{services: map[string]*service.Service{"a": serviceOn(w, func(*config.Service) {})}, filters: map[string][]*storing{}}
+	r.Router = Router{Rand: w.Rand, Filters: func(plan *route.Plan, _ map[string]*service.Service) []Filter {
+		f, host := &storing{}, plan.Match.Host
+		r.filters[host] = append(r.filters[host], f)
+		return []Filter{f}
+	}}
+	return r
+}
+
+// reload adopts a configuration with these routes, which may lead to service a. So does a listener.
+func (r *reloads) reload(t *testing.T, rules RuleSets, routes string) {
+	t.Helper()
+	cfg, err := config.Parse("test", []byte(`
 listeners: [{name: in, address: "127.0.0.1:1", protocol: http}, {name: fixed, address: "127.0.0.1:2", protocol: http, service: a}]
-routes:
-- {match: {host: changed}, service: a, timeout: `+timeout+`}
-- {match: {host: answered}, respond: {status: 204}}
-- {match: {host: same}, service: a}
-`+more+`
 services:
-  a: {discover: static, endpoints: ["127.0.0.1:3"]}`), func(string) (string, bool) { return "", false })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cfg
+  a: {discover: static, endpoints: ["127.0.0.1:3"]}
+routes:
+`+routes), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
 	}
+	plans := route.Plans(cfg)
+	route.Compare(plans, r.plans, func(string) bool { return true })
+	r.Adopt(route.NewTable(plans), plans, r.services, rules)
+	r.plans = plans
+}
+
+// of returns the route of a host.
+func (r *reloads) of(host string) *Route {
+	return r.Find(&protocol.Request{Method: []byte("GET"), Authority: []byte(host), Path: []byte("/")})
+}
+
+// Routes before a reload and after it.
+const (
+	routesBefore = `
+- {match: {host: changed}, service: a, timeout: 1s}
+- {match: {host: same}, service: a}
+- {match: {host: gone}, service: a}`
+	routesAfter = `
+- {match: {host: changed}, service: a, timeout: 2s}
+- {match: {host: same}, service: a}`
+)
+
+// TestReloadKeepsRoutes: a route that a reload does not change stays as it is. A route whose policy alone changes keeps its latencies.
+func TestReloadKeepsRoutes(t *testing.T) {
 	onLoop(func(w *shard.Shard) {
-		services := map[string]*service.Service{"a": serviceOn(w, func(*config.Service) {})}
-		made := map[string][]*storing{} // filters, by the host of their route
-		r := Router{Rand: w.Rand, Filters: func(plan *route.Plan, _ map[string]*service.Service) []Filter {
-			f := &storing{}
-			made[plan.Match.Host] = append(made[plan.Match.Host], f)
-			return []Filter{f}
-		}}
-		strict := allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Method: []string{"NONE"}}}}, nil)
-		rules := ratedSets{ruleSets{"": strict}, noTokens()}
-		find := func(host string) *Route {
-			return r.Find(&protocol.Request{Method: []byte("GET"), Authority: []byte(host), Path: []byte("/")})
-		}
-		var before []route.Plan
-		adopt := func(cfg *config.Config) {
-			plans := route.Plans(cfg)
-			route.Compare(plans, before, func(string) bool { return true })
-			r.Adopt(route.NewTable(plans), plans, services, rules)
-			before = plans
-		}
-		adopt(parse("1s", `- {match: {host: gone}, service: a}`))
-		first := map[string]*Route{}
-		for _, host := range []string{"changed", "answered", "same", "gone"} {
-			first[host] = find(host)
-		}
-		if fixed := r.Fixed["a"]; len(r.Fixed) != 1 || fixed == nil || fixed == first["changed"] || fixed == first["same"] || fixed == first["gone"] {
-			t.Errorf("of listeners with a fixed service: %v", r.Fixed)
-		}
-		at := &Listener{}
-		if ex := (&Exchange{message: message{shard: w}, caller: peer{at: at}}); ex.Checks(at).message(first["same"], 0) != fault.NotAllowed {
-			t.Error("the rules of a route refuse nothing")
-		}
-		if first["same"].Rate != rules.rate || first["answered"].Answer == nil {
-			t.Error("a route lacks its rate limit, or its answer")
-		}
+		r := newReloads(w)
+		r.reload(t, ruleSets{}, routesBefore)
+		same, changed := r.of("same"), r.of("changed")
 		for range 100 {
-			first["changed"].HedgeRoute.Latencies.Observe(0, 40*time.Millisecond, 0)
+			changed.HedgeRoute.Latencies.Observe(0, 40*time.Millisecond, 0)
 		}
-		adopt(parse("2s", ""))
-		if find("same") != first["same"] || find("changed") == first["changed"] || find("changed").Timeout != 2*time.Second || find("gone") != nil {
-			t.Error("other routes than those that have changed are made anew")
+		r.reload(t, ruleSets{}, routesAfter)
+		if r.of("same") != same {
+			t.Error("a route that is the same is made anew")
 		}
-		if n := find("changed").HedgeRoute.Latencies.Primaries.Distribution(0); n.Samples() != 100 {
-			t.Errorf("a route whose policy has changed has %d latencies", n.Samples())
+		if now := r.of("changed"); now == changed || now.Timeout != 2*time.Second {
+			t.Errorf("the route that has changed has the timeout %v", now.Timeout)
 		}
-		for host, want := range map[string][]int{"changed": {1, 0}, "same": {0}, "gone": {1}, "answered": nil} {
+		if known := r.of("changed").HedgeRoute.Latencies.Primaries.Distribution(0); known.Samples() != 100 {
+			t.Errorf("a route whose policy has changed has %d latencies", known.Samples())
+		}
+		if r.of("gone") != nil {
+			t.Error("a route is left that is gone")
+		}
+	})
+}
+
+// TestReloadRetiresFilters: the filters of a route that goes are retired, and those of a route that changes. The others are not.
+func TestReloadRetiresFilters(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		r := newReloads(w)
+		r.reload(t, ruleSets{}, routesBefore)
+		r.reload(t, ruleSets{}, routesAfter)
+		for host, want := range map[string][]int{"changed": {1, 0}, "same": {0}, "gone": {1}} {
 			var got []int
-			for _, f := range made[host] {
+			for _, f := range r.filters[host] {
 				got = append(got, f.retired)
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: filters are retired %d times, want %d", host, got, want)
 			}
 		}
-		if f := find("changed").filters; len(f) != 1 || f[0] != made["changed"][1] {
-			t.Errorf("the route that has changed has the filters %v", f)
+	})
+}
+
+// TestRouteHasRules: a route has the rules and the rate limit of its plan.
+func TestRouteHasRules(t *testing.T) {
+	strict := allow.NewSet("", &config.Allow{Enforce: true, Rules: []config.AllowRule{{Method: []string{"NONE"}}}}, nil)
+	for name, c := range map[string]struct {
+		rules RuleSets
+		want  *fault.Failure
+	}{
+		"none":         {ruleSets{}, nil},
+		"rules":        {ruleSets{"": strict}, fault.NotAllowed},
+		"a rate limit": {ratedSets{ruleSets{}, noTokens()}, fault.RateLimited},
+	} {
+		onLoop(func(w *shard.Shard) {
+			r, at := newReloads(w), &Listener{}
+			r.reload(t, c.rules, `- {match: {host: a}, service: a}`)
+			ex := &Exchange{message: message{shard: w}, caller: peer{at: at}}
+			if ex.Checks(at).MessageHead(r.of("a")); ex.Refusal != c.want {
+				t.Errorf("%s: refused with %v, want %v", name, ex.Refusal, c.want)
+			}
+		})
+	}
+}
+
+// TestRouteOfAnswer: a route that responds itself has no service, and no filters.
+func TestRouteOfAnswer(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		r := newReloads(w)
+		r.reload(t, ruleSets{}, `- {match: {host: a}, respond: {status: 204}}`)
+		if a := r.of("a"); a.Answer == nil || a.Service != nil || len(r.filters["a"]) > 0 {
+			t.Errorf("answer %v, service %v, %d filters", a.Answer, a.Service, len(r.filters["a"]))
+		}
+	})
+}
+
+// TestFixedService: a listener with a fixed service has a route that no host leads to.
+func TestFixedService(t *testing.T) {
+	onLoop(func(w *shard.Shard) {
+		r := newReloads(w)
+		r.reload(t, ruleSets{}, `- {match: {host: a}, service: a}`)
+		if fixed := r.Fixed["a"]; len(r.Fixed) != 1 || fixed == nil || fixed.Service != r.services["a"] || fixed == r.of("a") {
+			t.Errorf("the routes of fixed services are %v", r.Fixed)
 		}
 	})
 }
@@ -659,9 +719,9 @@ type ratedSets struct {
 
 func (r ratedSets) RateOf(*route.Plan) *limit.Keyed { return r.rate }
 
-// TestShadowsBounded: a loop watches so many routes in mode shadow at a time. Routes that are gone make room for others.
+// TestShadowsBounded: a loop watches 1,024 routes in mode shadow at a time. Routes that are gone make room for others.
 func TestShadowsBounded(t *testing.T) {
-	const most = 1024
+	const most = 1024 // that package forecast watches
 	onLoop(func(w *shard.Shard) {
 		services := map[string]*service.Service{"s": serviceOn(w, func(*config.Service) {})}
 		policy := config.DefaultService("s").Policy

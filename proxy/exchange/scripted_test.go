@@ -42,15 +42,15 @@ type scriptedExchange struct {
 
 	ex       *Exchange
 	attempts []*race.Attempt
-	current  *race.Attempt  // that steps are of
-	lingers  bool           // endpoints may still work on attempts that are cancelled
-	refuses  *fault.Failure // why the caller can't have the response; nil means that it can
-	other    slot           // of the service
-	share    bool           // the connection holds more than its share
-	held     *Exchange      // by a filter
-	reads    bool           // the caller reads streams until a step closes them
-	body     *race.StreamSource
-	others   int // bytes of memory that others hold
+	current  *race.Attempt      // that steps are of
+	lingers  bool               // endpoints may still work on attempts that are cancelled
+	refuses  *fault.Failure     // why the caller can't have the response; nil means that it can
+	other    slot               // of the service
+	share    bool               // the connection holds more than its share
+	held     *Exchange          // by a filter
+	reads    bool               // the caller reads streams until a step closes them
+	body     *race.StreamSource // of the latest stream
+	others   int                // bytes of memory that others hold
 }
 
 // slot is a slot of the service that another request has.
