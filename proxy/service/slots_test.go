@@ -19,21 +19,13 @@ type stillLoop struct {
 	posts   []func()
 	timers  map[*loop.Timer]time.Duration // when they are due
 	now     time.Duration                 // since second 1
-	asked   func()                        // called once when the loop is asked for the time; nil means nothing
 }
 
+func (l *stillLoop) Now() time.Duration                        { return time.Second + l.now }
 func (l *stillLoop) Stop(t *loop.Timer)                        { delete(l.timers, t) }
 func (l *stillLoop) Defer(f *loop.Flush)                       { l.flushes.Add(f) }
 func (l *stillLoop) Dial(string, time.Duration, loop.Receiver) {}
 func (l *stillLoop) Post(f func())                             { l.posts = append(l.posts, f) }
-
-func (l *stillLoop) Now() time.Duration {
-	if do := l.asked; do != nil {
-		l.asked = nil
-		do()
-	}
-	return time.Second + l.now
-}
 
 func (l *stillLoop) After(d time.Duration, t *loop.Timer) {
 	if l.timers == nil {
@@ -269,31 +261,42 @@ func TestBatchTurn(t *testing.T) {
 	}
 }
 
-// TestSlotFreedMeanwhile: a request that queues while another loop frees a slot gets that, though the other loop has not seen the request.
-func TestSlotFreedMeanwhile(t *testing.T) {
+// TestQueuedMeanwhile: a request that queues takes a free slot itself, if other loops have left the slot to a request that is about to queue.
+func TestQueuedMeanwhile(t *testing.T) {
 	c, loops := config.DefaultService("s"), []*stillLoop{{}, {}}
 	c.MaxConcurrency = 1
 	services := servicesOn(config.Default(), c, loops)
 	var got []string
 	var first, second Place
-	services[1].Admission.Admit(&first, &Ask{})
-	second.Init(order{&second, "second", &got, services[0]})
-	loops[0].asked = func() { services[1].Admission.step(slotSurplus) } // it has looked before
-	if r := services[0].Admission.Admit(&second, &Ask{}); r != SlotQueued {
-		t.Errorf("the second: %d", r)
+	first.Init(order{&first, "first", &got, services[0]})
+	second.Init(order{&second, "second", &got, services[1]})
+	there := &services[1].Admission
+	there.reservePlace(&Ask{})
+	if r := services[0].Admission.Admit(&first, &Ask{}); r != SlotQueued {
+		t.Errorf("the first: %d", r)
 	}
-	loops[0].endTurn()
-	if used, queued := services[0].Shared.SlotsInUse(); len(got) != 1 || used != 0 || queued != 0 {
-		t.Errorf("got %q; %d slots are in use, %d requests wait", got, used, queued)
+	there.wait(&second, &Ask{})
+	there.settle(slotFreed)
+	for i, want := range [][]string{{"first"}, {"first", "second"}} {
+		loops[i].runPosts()
+		if loops[i].endTurn(); !slices.Equal(got, want) {
+			t.Errorf("after the turn of loop %d: %q have had the slot, want %q", i, got, want)
+		}
+	}
+	if used, queued := services[0].Shared.SlotsInUse(); used != 0 || queued != 0 {
+		t.Errorf("%d slots are in use, %d requests wait", used, queued)
 	}
 }
 
 // TestLimitReached: an automatic limit rises if a request waits. It stays if none does, and none has reached it.
 func TestLimitReached(t *testing.T) {
-	for waiting, rises := range []bool{false, true} {
+	for _, c := range []struct {
+		waiting int // requests
+		rises   bool
+	}{{0, false}, {1, true}} {
 		a := autoService(t)
 		before := a.slots.Limit.Load()
-		for range waiting {
+		for range c.waiting {
 			a.slots.Waiting.Add(false)
 			a.wait(new(Place), new(Ask))
 		}
@@ -301,8 +304,8 @@ func TestLimitReached(t *testing.T) {
 			a.slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
 		}
 		a.RecordServiceTime(a.service.Shard.Loop.Now() - time.Millisecond)
-		if got := a.slots.Limit.Load(); a.slots.Auto.Sums.Load() != 0 || (got > before) != rises {
-			t.Errorf("%d requests wait: the limit is %d, and was %d", waiting, got, before)
+		if got := a.slots.Limit.Load(); a.slots.Auto.Sums.Load() != 0 || (got > before) != c.rises {
+			t.Errorf("%d requests wait: the limit is %d, and was %d", c.waiting, got, before)
 		}
 	}
 }

@@ -13,35 +13,66 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-// TestLooksOnTime: picks do not put off the next look. A service with one endpoint is not looked at.
+// learnable returns a route whose latencies tell a best delay, once a look chooses it.
+func learnable(now time.Duration) HedgedRoute {
+	const ms = time.Millisecond
+	r := hedge.NewRoute(hedge.Policy{Mode: hedge.On, MinDelay: ms, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
+	for i := range 5000 {
+		took := 4*ms + time.Duration(i%64)*ms/32
+		if i%20 == 0 {
+			took = 49 * ms
+		}
+		r.Latencies.Observe(now, took, 0)
+	}
+	return HedgedRoute{Route: r}
+}
+
+// learned returns how many routes of s have chosen their best delay.
+func learned(s *Service) (n int) {
+	for _, r := range s.Routes {
+		if best := r.Delays.Best(); best.Known() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestLooksOnTime: a service is looked at lookEvery after a pick, and a reload does not put off the look. A service with one endpoint is not
+// looked at, nor is one without requests in flight.
 func TestLooksOnTime(t *testing.T) {
-	for n, want := range []bool{1: false, 2: true} {
+	for _, c := range []struct{ endpoints, want int }{{1, 0}, {2, 1}} {
 		world := sim.New(1)
 		l, m := world.Loop("a"), NewMember(config.DefaultService("s"), Member{}, 1)
 		var s *Service
-		armed := func(at string, want bool) {
+		reload := func() {
+			s.Configure(Member{SharedService: s.Shared, cfg: s.Config, bounds: s.Bounds})
+			s.Pick(s.Query(0, nil), nil)
+		}
+		check := func(at string, want int) {
 			t.Helper()
 			l.Do(func() {
-				if got := s.stalls.timer.Armed(); got != want {
-					t.Errorf("%d endpoints, %s: a look follows: %t", n, at, got)
+				if n := learned(s); n != want {
+					t.Errorf("%d endpoints, %s: %d routes have chosen their delay, want %d", c.endpoints, at, n, want)
 				}
+				s.Routes = []HedgedRoute{learnable(l.Now())}
 			})
 		}
-		fresh := func() { s.stalls.refresh(l.Now()) }
 		l.Do(func() {
 			w := shard.New(&shard.Process{Loops: 1}, 0, l, slog.New(slog.DiscardHandler), 1)
 			w.Configure(config.Default())
 			m.Prepare(w, "", nil)
 			s = m.Follow(w)
-			withEndpoints(s, make([]*noConnections, n)...)
-			fresh()
+			withEndpoints(s, make([]*noConnections, c.endpoints)...)
+			s.Routes = []HedgedRoute{learnable(l.Now())}
+			reload()
 		})
-		armed("at first", want)
 		world.Run(lookEvery - 10*time.Millisecond)
-		l.Do(fresh)
-		armed("before the look", want)
+		l.Do(reload)
+		check("before the look", 0)
 		world.Run(20 * time.Millisecond)
-		armed("after the look", false)
+		check("after the look", c.want)
+		world.Run(2 * lookEvery)
+		check("without requests", 0)
 	}
 }
 
@@ -61,8 +92,8 @@ func TestLooksInStall(t *testing.T) {
 	}
 }
 
-// TestPeriodicStallsLogged: the log says once that a service has periodic stalls, when the first loop knows, and once that they are over, when no
-// loop knows any.
+// TestPeriodicStallsLogged: the log says that a service has periodic stalls when the first loop knows. It says that they are over when no loop
+// knows any more. It says each of them once.
 func TestPeriodicStallsLogged(t *testing.T) {
 	const every, length = 10 * time.Second, time.Second
 	var text strings.Builder
@@ -105,29 +136,15 @@ func TestPeriodicStallsLogged(t *testing.T) {
 
 // TestDelaysInTurn: a look makes a few choices of delays anew, and those of all routes in turn.
 func TestDelaysInTurn(t *testing.T) {
-	const ms, routes = time.Millisecond, choosePerLook + 2
+	const routes = choosePerLook + 2
 	s, l := newTestService(t)
 	for range routes {
-		r := hedge.NewRoute(hedge.Policy{Mode: hedge.On, MinDelay: ms, MaxDelay: 50 * ms, Budget: .05, Max: 1}, 1)
-		for i := range 5000 {
-			took := 4*ms + time.Duration(i%64)*ms/32
-			if i%20 == 0 {
-				took = 49 * ms
-			}
-			r.Latencies.Observe(l.Now(), took, 0)
-		}
-		s.Routes = append(s.Routes, HedgedRoute{Route: r})
+		s.Routes = append(s.Routes, learnable(l.Now()))
 	}
 	for _, want := range []int{choosePerLook, routes} {
 		s.stalls.chooseDelays(l.Now())
-		known := 0
-		for _, r := range s.Routes {
-			if best := r.Delays.Best(); best.Known() {
-				known++
-			}
-		}
-		if known != want {
-			t.Errorf("%d delays are chosen, want %d", known, want)
+		if n := learned(s); n != want {
+			t.Errorf("%d delays are chosen, want %d", n, want)
 		}
 	}
 }
