@@ -56,7 +56,8 @@ func (s *scriptedExchange) checkNext() {
 	s.t.Helper()
 	first := s.ex
 	s.do(func() {
-		s.events, s.lingers, s.refuses, s.share, s.reads = nil, false, nil, false, false
+		s.events, s.lingers, s.refuses, s.share = nil, false, nil, false
+		s.current, s.reads, s.body = nil, false, nil
 		s.at = Listener{Name: "in", Protocol: "http"}
 		s.shard.Sampler.Configure(&config.Tracing{})
 		s.shard.AccessLog.Configure(&s.rules, s.queue)

@@ -192,7 +192,7 @@ func (e scriptedEndpoint) Cancel(a *race.Attempt) bool {
 	return e.lingers
 }
 
-// indexOf returns the number of an attempt, from 0. One that has ended may be used again: the last counts.
+// indexOf returns the number of an attempt, from 0. Later requests use the memory of attempts again, so the search is backwards.
 func (e scriptedEndpoint) indexOf(a *race.Attempt) int {
 	for i, other := range slices.Backward(e.attempts) {
 		if other == a {

@@ -40,7 +40,12 @@ var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 		res.Charge()
 		s.attempt().Respond(res)
 	},
-	"close": func(s *scriptedExchange, _ *scripttest.Step) { s.body.Close() }, // by the caller
+	"close": func(s *scriptedExchange, _ *scripttest.Step) { // by the caller
+		if s.body == nil {
+			s.t.Fatal("there is no stream")
+		}
+		s.body.Close()
+	},
 	"borrow": func(s *scriptedExchange, _ *scripttest.Step) { // a response that has lines in place of headers
 		res := s.pool.Response()
 		res.Borrow(200, []byte("A: b\r\n"), []byte("body"), nil, false)
@@ -48,7 +53,13 @@ var steps = map[string]func(s *scriptedExchange, step *scripttest.Step){
 	},
 	"interim": func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Interim(&protocol.Response{Status: 103}) },
 	"fail":    func(s *scriptedExchange, step *scripttest.Step) { s.attempt().Fail(s.failure(step)) },
-	"attempt": func(s *scriptedExchange, step *scripttest.Step) { s.current = s.attempts[step.Int()] }, // of the steps that follow
+	"attempt": func(s *scriptedExchange, step *scripttest.Step) { // of the steps that follow
+		i := step.Int()
+		if i >= len(s.attempts) {
+			s.t.Fatalf("there is no attempt %d", i)
+		}
+		s.current = s.attempts[i]
+	},
 	"finish":  func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Finish(true) },
 	"presume": func(s *scriptedExchange, _ *scripttest.Step) { s.attempt().Presume() },
 	// What the caller and its session do.

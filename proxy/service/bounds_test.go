@@ -153,7 +153,7 @@ func TestJudgedOnce(t *testing.T) {
 		p.Judge(time.Hour, fault.VerdictBad)
 		p.Judge(time.Hour, fault.VerdictBad)
 		if f := b.Refuses(time.Hour, false, &connectionOf{}); f != want {
-			t.Errorf("%v, want %v", f, want)
+			t.Errorf("the next request is refused with %v, want %v", f, want)
 		}
 	}
 }

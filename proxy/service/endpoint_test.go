@@ -14,7 +14,7 @@ import (
 type noConnections struct {
 	retired    int
 	probes     int
-	unopened   bool // a probe opens a connection
+	silent     bool // Probe reports that no answer will come
 	held, each int
 	holder     shard.Holder
 }
@@ -22,7 +22,7 @@ type noConnections struct {
 // Probe implements Prober.
 func (n *noConnections) Probe() bool {
 	n.probes++
-	return !n.unopened
+	return !n.silent
 }
 
 func (n *noConnections) Retire()                             { n.retired++ }

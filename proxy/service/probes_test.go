@@ -175,8 +175,7 @@ func pick(s *Service, w *ProbeWait) (e *lb.Endpoint, waits bool) {
 	return s.Probes.Pick(w, &q)
 }
 
-// TestPickByAnswers: an attempt that enough answers decide does not wait. It goes to the endpoint with the least load, and asks again. One
-// waits for no answers if there is no choice.
+// TestPickByAnswers: an attempt that enough answers decide does not wait. It goes to the endpoint with the least load, and asks again.
 func TestPickByAnswers(t *testing.T) {
 	all := []*noConnections{{}, {}, {}}
 	s, _ := probed(t, all...)
@@ -194,14 +193,30 @@ func TestPickByAnswers(t *testing.T) {
 	if s.Probes.asked != [probe.Asked]*lb.Endpoint{} {
 		t.Error("endpoints are kept that were asked")
 	}
-	s.Probes.On = false
-	if e, waits := pick(s, new(ProbeWait)); e != nil || waits || all[0].probes != 1 {
-		t.Errorf("picked %v though traffic is not sparse, waits %t, %d probes", e, waits, all[0].probes)
-	}
-	all = []*noConnections{{}, {unopened: true}, {unopened: true}}
-	s, _ = probed(t, all...)
-	if e, waits := pick(s, new(ProbeWait)); e != nil || waits {
-		t.Errorf("picked %v where one may answer, waits %t", e, waits)
+}
+
+// TestNoPickByAnswers: an attempt does not wait if one endpoint at most may answer, as there is no choice. Without probes nobody is asked,
+// and answers decide nothing.
+func TestNoPickByAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		off     bool // the setting
+		silent  bool // all but the first
+		answers int
+		probes  int // to the first
+	}{"one may answer": {false, true, 0, 1}, "off": {true, false, 3, 0}} {
+		all := []*noConnections{{}, {silent: c.silent}, {silent: c.silent}}
+		s, _ := probed(t, all...)
+		if c.off {
+			settings := *s.Config
+			settings.Probe = config.ProbeOff
+			s.Configure(Member{SharedService: s.Shared, cfg: &settings, bounds: s.Bounds})
+		}
+		for i := range c.answers {
+			s.Probes.Answered(s.Set.At(i), lb.Load{SinceResponse: -1})
+		}
+		if e, waits := pick(s, new(ProbeWait)); e != nil || waits || all[0].probes != c.probes {
+			t.Errorf("%s: picked %v, waits %t, %d probes", name, e, waits, all[0].probes)
+		}
 	}
 }
 
@@ -241,7 +256,7 @@ func TestProbeWaitsInOrder(t *testing.T) {
 			l.advance(time.Second)
 			pick(s, new(ProbeWait)) // it does not wait
 		}
-		all[2].unopened = true
+		all[2].silent = true
 		if _, waits := pick(s, &second); !waits {
 			t.Error("the second does not wait")
 		}

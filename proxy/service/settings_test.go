@@ -36,8 +36,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsAtFirst: a service has its settings once it is prepared: a snapshot may come before the loop follows the configuration.
-func TestSettingsAtFirst(t *testing.T) {
+// TestSettingsBeforeFollow: a service has its settings once it is prepared: a snapshot may come before the loop follows the configuration.
+func TestSettingsBeforeFollow(t *testing.T) {
 	c, l := config.DefaultService("s"), &stillLoop{}
 	c.Protocol = "app"
 	m := NewMember(c, Member{}, 1)
