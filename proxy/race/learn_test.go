@@ -1,6 +1,7 @@
 package race
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -63,6 +64,71 @@ func TestLearning(t *testing.T) {
 		}
 		if all := route.Effect(ended).OneIn == 1; all != c.unknown {
 			t.Errorf("%s: one in %d decisions may hedge", name, route.Effect(ended).OneIn)
+		}
+	}
+}
+
+// TestLearned: the latencies and savings that a route learns of an attempt, in each way in which the attempt may end.
+func TestLearned(t *testing.T) {
+	const ms = time.Millisecond
+	const sent, overtaken, now = 10 * ms, 30 * ms, 50 * ms
+	type learn func(l *learning, a *Attempt, now time.Duration)
+	done, withdrawn, presumed, late := (*learning).onDone, (*learning).onWithdrawn, (*learning).onPresumed, (*learning).onLate
+	judge := func(saved time.Duration) func(r *hedge.Route) {
+		return func(r *hedge.Route) { r.Savings.Judge(now, 40*ms, saved) }
+	}
+	for name, c := range map[string]struct {
+		learn     learn
+		kind      attemptKind
+		lingers   bool
+		together  bool // the endpoints were silent together
+		hedges    uint8
+		overtaken time.Duration
+		want      func(r *hedge.Route)
+	}{
+		"a response":              {learn: (*learning).onResponse, want: func(r *hedge.Route) { r.Latencies.Observe(now, 40*ms, 0) }},
+		"a response to a retry":   {learn: (*learning).onResponse, kind: retryAttempt},
+		"a late primary":          {learn: late, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0) }},
+		"a late hedge":            {learn: late, kind: hedgeAttempt},
+		"an overtaken primary":    {learn: (*learning).onOvertaken, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0); r.Savings.Overtaken(now, 40*ms) }},
+		"a primary without hedge": {learn: (*learning).onOvertaken, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0) }},
+		"a response after a common silence": {learn: (*learning).onResponse, together: true, want: func(r *hedge.Route) {
+			r.Latencies.Observe(now, 40*ms, 0)
+			r.Latencies.Futile(now, 40*ms)
+		}},
+		"a late primary in a common silence": {learn: late, together: true, want: func(r *hedge.Route) {
+			r.Latencies.Censor(now, 0)
+			r.Latencies.FutileCensor(now)
+		}},
+		"a hedge is done":                      {learn: done, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Responded(now, 40*ms) }},
+		"a hedge is withdrawn":                 {learn: withdrawn, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Withdrew(now, 40*ms) }},
+		"a hedge is presumed":                  {learn: presumed, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Withdrew(now, 40*ms) }},
+		"a primary is done before its hedge":   {learn: done, hedges: 1, want: judge(0)},
+		"a primary is done after its hedge":    {learn: done, hedges: 1, lingers: true, overtaken: overtaken, want: judge(20 * ms)},
+		"a primary is presumed":                {learn: presumed, hedges: 1, lingers: true, overtaken: overtaken, want: judge(20 * ms)},
+		"a primary that lingers is done":       {learn: done, hedges: 1, lingers: true},
+		"a primary without a hedge is done":    {learn: done},
+		"an overtaken primary is withdrawn":    {learn: withdrawn, hedges: 1, overtaken: overtaken, want: func(r *hedge.Route) { r.Savings.Unknown() }},
+		"a primary is withdrawn":               {learn: withdrawn, hedges: 1},
+		"a retry is done":                      {learn: done, kind: retryAttempt, hedges: 1},
+		"a retry is withdrawn after its hedge": {learn: withdrawn, kind: retryAttempt, hedges: 1, overtaken: overtaken},
+	} {
+		r := &Race{Entry: Entry{Service: &service.Service{}, Policy: &Policy{HedgeRoute: hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms}, 1)}}}
+		if c.together {
+			r.Service.Hedging.Together.Note(sent+5*ms, now)
+		}
+		r.hedging.sent, r.learning.race, r.learning.overtaken = c.hedges, r, c.overtaken
+		a := &Attempt{race: r, kind: c.kind, visit: visit{sent: sent}, state: attemptSent}
+		if c.lingers {
+			a.state = attemptLingering
+		}
+		c.learn(&r.learning, a, now)
+		want := hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms}, 1)
+		if c.want != nil {
+			c.want(want)
+		}
+		if got := r.Policy.HedgeRoute; !reflect.DeepEqual(got.Latencies, want.Latencies) || !reflect.DeepEqual(got.Savings, want.Savings) {
+			t.Errorf("%s teaches something else", name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -109,6 +110,24 @@ func (s *scriptedRace) counts() string {
 		add("ms without", inMS(&effect.Without))
 		add("longer", int(effect.Without.Censored))
 		add("one in", effect.OneIn)
+	}
+	forecasts, watched := s.policy.HedgeRoute.Shadow.Forecasts(now, 9)
+	add("watched", int(watched.Samples()))
+	add("ms of watched", inMS(&watched))
+	add("cut off", int(watched.Censored))
+	for _, f := range forecasts {
+		after := fmt.Sprintf(" with hedges after %d ms", f.Delay/time.Millisecond)
+		add("hedges forecast", int(f.Hedges))
+		add("ms"+after, inMS(&f.Latency))
+		add("cut off"+after, int(f.Latency.Censored))
+	}
+	for gate, n := range s.policy.HedgeRoute.Counts.Gates {
+		if hedge.Gate(gate) != hedge.Open {
+			add(hedge.Gate(gate).String(), int(n))
+		}
+	}
+	if s.svc.Hedging.Together.Covers(s.began, now) {
+		add("silent together", 1)
 	}
 	for _, class := range s.policy.HedgeRoute.Classes(now) {
 		add("of class "+class.Name, class.Samples)

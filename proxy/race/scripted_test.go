@@ -34,6 +34,7 @@ type scriptedRace struct {
 	events []string
 
 	other   place           // holds a slot of the service
+	others  []*lb.Endpoint  // that have attempts of other requests
 	before  *Stream         // that was opened before stream
 	stream  *Stream         // of the response, or the one that was opened
 	addrs   []string        // that were picked for the stream

@@ -25,6 +25,13 @@ var settings = map[string]func(c *config.Service){
 		retries(c)
 		c.Policy.Hedge = config.Hedge{Mode: config.HedgeOn, Delay: "5ms", Budget: 1, Max: 2, Class: config.ClassNone}
 	},
+	"shadow": func(c *config.Service) {
+		const second = 10 * time.Millisecond // the delay that is forecast beside the one in force
+		c.Policy.Hedge = config.Hedge{
+			Mode: config.HedgeShadow, Delay: "5ms", MinDelay: second, MaxDelay: second, Budget: 1, Max: 2, Class: config.ClassNone,
+		}
+	},
+	"quick tries": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"one slot": func(c *config.Service) {
 		retries(c)
 		c.MaxConcurrency = 1
@@ -53,6 +60,11 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 	"once":      func(*scriptedRace, *Entry) {},                                           // the next request differs, since this one has taught something
 	"probes":    func(s *scriptedRace, _ *Entry) { s.svc.Pick(s.svc.Query(0, nil), nil) }, // looks whether traffic is sparse
 	"held":      func(s *scriptedRace, _ *Entry) { s.policy.HedgeRoute.Heads.Followed() },
+	"hold long": func(_ *scriptedRace, e *Entry) { e.Hold = time.Second },
+	"poor": func(s *scriptedRace, _ *Entry) {
+		for s.svc.Hedging.Retry(s.loop.Now()) {
+		}
+	},
 	"hold":      func(_ *scriptedRace, e *Entry) { e.Hold = 10 * time.Millisecond },
 	"gRPC":      func(s *scriptedRace, _ *Entry) { s.grpc = true },
 	"full":      func(s *scriptedRace, _ *Entry) { s.svc.Admission.Admit(&s.other.Place, &service.Ask{}) },
@@ -90,6 +102,14 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 
 func (s *scriptedRace) header(name, value string) {
 	s.req.Headers = append(s.req.Headers, protocol.Header{Name: []byte(name), Value: []byte(value)})
+}
+
+// next begins the next request once the last one is over.
+func (s *scriptedRace) next(p *scripttest.Part) {
+	s.do(s.race.Reset)
+	noted := s.events
+	s.begin(p)
+	s.events = append(noted, s.events...)
 }
 
 // begin begins a request, or gets ready for a stream, that the words of a part describe.

@@ -22,6 +22,8 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 			s.world.Run(d)
 		case "run":
 			s.world.Run(step.Duration())
+		case "next":
+			s.next(p)
 		default:
 			take := scripttest.Find(s.t, steps, step.Name)
 			s.do(func() { take(s, step) })
@@ -92,7 +94,11 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 	// What the connections to endpoints do.
 	"holds": func(s *scriptedRace, step *scripttest.Step) {
 		wait := s.attempt(step).HoldsHead()
-		s.note("holds its head for %d ms", wait.Round(time.Millisecond)/time.Millisecond)
+		text := fmt.Sprintf("holds its head for %d ms", wait.Round(time.Millisecond)/time.Millisecond)
+		if wait > 0 && wait < time.Millisecond {
+			text += " and a moment"
+		}
+		s.note("%s", text)
 	},
 	"replay": func(s *scriptedRace, step *scripttest.Step) {
 		a := s.attempt(step)
@@ -110,6 +116,24 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 		}
 		s.note("%s", text)
 	},
+	// What other requests do.
+	"busy": func(s *scriptedRace, step *scripttest.Step) { // the endpoint of an attempt gets another one
+		ep := s.attempt(step).Endpoint()
+		ep.Start(s.loop.Now())
+		s.others = append(s.others, ep)
+	},
+	"idle": func(s *scriptedRace, _ *scripttest.Step) { // what made endpoints busy ends
+		for _, ep := range s.others {
+			ep.Drop()
+		}
+		s.others = nil
+	},
+	"judge": func(s *scriptedRace, step *scripttest.Step) { // so many hedges, which have saved nothing: hedges are useless after 64
+		for range step.Int() {
+			s.policy.HedgeRoute.Savings.Judge(s.loop.Now(), time.Millisecond, 0)
+		}
+	},
+	"earn": func(s *scriptedRace, _ *scripttest.Step) { s.svc.Hedging.Primary(s.loop.Now(), s.policy.HedgeRoute) },
 	// What the owner of the race and its caller do.
 	"leave": func(s *scriptedRace, _ *scripttest.Step) { s.over(false) },
 	"abort": func(s *scriptedRace, step *scripttest.Step) {
