@@ -85,6 +85,18 @@ func TestQueueByID(t *testing.T) {
 	}
 }
 
+// TestTraceStateMemory: the memory of a long tracestate is not kept for the next request.
+func TestTraceStateMemory(t *testing.T) {
+	for room, keeps := range map[int]bool{maxTraceState: true, maxTraceState + 1: false} {
+		m := marks{timeLeft: []byte("999"), previous: 1, marked: true}
+		m.traceState.Text = make([]byte, 1, room)
+		m.reset()
+		if (m.traceState.Text != nil) != keeps || len(m.timeLeft) != 0 || m.previous != 0 || m.marked {
+			t.Errorf("of %d bytes: %d are kept, and %+v", room, cap(m.traceState.Text), m)
+		}
+	}
+}
+
 // TestStreamHead: a body that is a stream has the length that was declared, or is chunked.
 func TestStreamHead(t *testing.T) {
 	for length, want := range map[int64]http1.Head{

@@ -3,6 +3,7 @@ package race
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -67,7 +68,7 @@ func TestOwn(t *testing.T) {
 		if res.Release(); res.Held != 0 || p.Shard.Uncounted != 0 || p.Shard.Process.Budget.Held() != 0 {
 			t.Errorf("shared %t: %d bytes are held after the release", isShared, p.Shard.Uncounted)
 		}
-		if again := p.New(); again != res || again.Shares() || again.Size() != 0 || len(again.Headers) != 0 {
+		if again := p.New(); again != res || again.Shares() || again.Size() != 0 || len(again.Headers) != 0 || again.DeclaredLength != -1 {
 			t.Errorf("shared %t: the next response is %+v", isShared, again)
 		}
 	}
@@ -81,21 +82,21 @@ func TestAlias(t *testing.T) {
 		first.HeadBuffer = p.Shard.Buffers.GetRoom(100)
 		first.HeadBuffer.B = append(first.HeadBuffer.B, "NameValuebody"...)
 		text := first.HeadBuffer.B
-		first.Status, first.Headers = 201, []protocol.Header{{Name: text[:4], Value: text[4:9]}, {Name: protocol.NameDate, Value: first.date[:]}}
-		first.Body, first.DeclaredLength = text[9:], 4
+		first.Status, first.Headers = 201, []protocol.Header{{Name: text[:4], Value: text[4:9]}, {Name: protocol.NameDate, Value: first.date[:]}, {Name: text[:1]}}
+		first.Body, first.DeclaredLength, first.Codec = text[9:], 4, protocol.CodecHTTP+1
 		copy(first.date[:], "now")
 		first.Charge()
 		alone := first.Buffered()
 		all := []*Response{first, first.Alias(), nil}
 		all[2] = all[1].Alias()
 		for i, res := range all {
-			if res.Status != 201 || string(res.Body) != "body" || res.DeclaredLength != 4 || string(protocol.Find(res.Headers, "name")) != "Value" {
+			if res.Status != 201 || string(res.Body) != "body" || res.DeclaredLength != 4 || res.Codec != first.Codec || res.Held != first.Held || string(protocol.Find(res.Headers, "name")) != "Value" {
 				t.Errorf("%d: %+v", i, res.Response)
 			}
 			if date := protocol.Find(res.Headers, "date"); string(date[:3]) != "now" || &date[0] != &res.date[0] {
 				t.Errorf("%d: the date is that of another", i)
 			}
-			if res.Size() != len("NameValuebody")+len("Date")+shard.DateLen || res.Buffered() >= alone || res.Buffered() <= res.Held || !res.Shares() {
+			if res.Size() != len("NameValuebody")+len("Date")+shard.DateLen+1 || res.Buffered() >= alone || res.Buffered() <= res.Held || !res.Shares() {
 				t.Errorf("%d: %d bytes, %d held, %d by one alone", i, res.Size(), res.Buffered(), alone)
 			}
 		}
@@ -108,15 +109,92 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-// TestSizeOfStream: a response that is a stream is as long as what has arrived of it.
-func TestSizeOfStream(t *testing.T) {
-	p := newResponses()
+// TestSizes: a response is as long as its text, or as what has arrived of a stream. All of its memory counts.
+func TestSizes(t *testing.T) {
+	buffer := func(text string) *bytebufferpool.ByteBuffer { return &bytebufferpool.ByteBuffer{B: []byte(text)} }
+	for name, c := range map[string]struct {
+		res  Response
+		want int
+	}{
+		"a head and a body":          {Response{HeadBuffer: buffer("head"), BodyBuffer: buffer("body!")}, 9},
+		"a head of one byte":         {Response{HeadBuffer: buffer("h")}, 1},
+		"a stream":                   {Response{HeadBuffer: buffer("head"), Source: &StreamSource{Buffer: buffer("body!")}}, 9},
+		"a response of this sidecar": {Response{Response: protocol.Response{Reason: []byte("OK"), Body: []byte("text")}}, 6},
+	} {
+		res := &c.res
+		if res.shard = newResponses().Shard; res.Size() != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, res.Size(), c.want)
+		}
+		want := protocol.Held(res.HeadBuffer) + protocol.Held(res.BodyBuffer)
+		if res.Source != nil {
+			want += protocol.Held(res.Source.Buffer)
+		}
+		if res.Charge(); res.Held != want {
+			t.Errorf("%s: %d bytes are held, want %d", name, res.Held, want)
+		}
+	}
+}
+
+// TestRelease: a response that is released keeps nothing of itself for the next response, but for memory of few fields, and closes a
+// stream that nobody took. So many free responses are kept, and no more.
+func TestRelease(t *testing.T) {
+	p, socket := newResponses(), &resets{}
 	res := p.New()
-	res.HeadBuffer = p.Shard.Buffers.GetRoom(100)
-	res.HeadBuffer.B = append(res.HeadBuffer.B, "head"...)
-	res.Source = &StreamSource{Buffer: &bytebufferpool.ByteBuffer{B: []byte("body!")}}
-	if n := res.Size(); n != 9 {
-		t.Errorf("%d bytes, want 9", n)
+	if res.DeclaredLength != -1 {
+		t.Errorf("a new response has the length %d", res.DeclaredLength)
+	}
+	res.HeadBuffer, res.BodyBuffer = p.Shard.Buffers.GetRoom(100), p.Shard.Buffers.GetRoom(100)
+	res.Headers, res.Trailers = make([]protocol.Header, 101), make([]protocol.Header, 101)
+	res.Status, res.Codec, res.GRPC, res.DeclaredLength = 200, protocol.CodecHTTP+1, true, 7
+	res.Source = &StreamSource{Socket: socket}
+	res.Charge()
+	if res.Release(); socket.n != 1 || p.Shard.Uncounted != 0 {
+		t.Errorf("the stream is reset %d times, %d bytes are held", socket.n, p.Shard.Uncounted)
+	}
+	again := p.New()
+	if again != res || again.HeadBuffer != nil || again.BodyBuffer != nil || again.Source != nil || again.Codec != protocol.CodecHTTP || again.GRPC ||
+		again.Status != 0 || again.DeclaredLength != -1 || cap(again.Headers) > 100 || cap(again.Trailers) > 100 {
+		t.Errorf("the next response is %+v, with room for %d and %d fields", again, cap(again.Headers), cap(again.Trailers))
+	}
+	for _, free := range []int{maxFreeResponses - 1, maxFreeResponses} {
+		p.free = make([]*Response, free)
+		if (&Response{shard: p.Shard, pool: p}).Release(); len(p.free) != maxFreeResponses {
+			t.Errorf("%d free responses become %d", free, len(p.free))
+		}
+	}
+}
+
+// TestReceive: the headers and trailers of an endpoint's response lose those that only a sidecar may set, and get a Date unless they have
+// one.
+func TestReceive(t *testing.T) {
+	s := newScriptedRace(t, 1, func(*config.Service) {})
+	now := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
+	s.shard.Process.WallClock = func() time.Time { return now }
+	field := func(name, value string) protocol.Header {
+		return protocol.Header{Name: []byte(name), Value: []byte(value)}
+	}
+	var all []*Response
+	s.do(func() {
+		for _, dated := range []bool{false, true, false} {
+			res := s.race.responses.New()
+			res.Headers = append(res.Headers, field("x-remora-load", "1"), field("a", "b"))
+			res.Trailers = append(res.Trailers, field("x-remora-load", "1"), field("c", "d"))
+			if dated {
+				res.Headers = append(res.Headers, field("Date", "then"))
+			}
+			res.Receive(1)
+			all = append(all, res)
+			now = now.Add(time.Hour)
+		}
+	})
+	for i, want := range []string{"Wed, 04 Mar 2026 05:06:07 GMT", "then", "Wed, 04 Mar 2026 05:06:07 GMT"} { // the loop's clock stands
+		h := all[i].Headers
+		if len(h) != 2 || string(h[0].Name) != "a" || !protocol.EqualFold(h[1].Name, "date") || string(h[1].Value) != want || h[1].Valid != (want != "then") {
+			t.Errorf("headers %q, want the date %s", h, want)
+		}
+		if tr := all[i].Trailers; len(tr) != 1 || string(tr[0].Name) != "c" {
+			t.Errorf("trailers %q", tr)
+		}
 	}
 }
 
@@ -129,7 +207,8 @@ func TestVia(t *testing.T) {
 			res := p.New()
 			res.Headers = []protocol.Header{{Name: []byte("A"), Value: []byte("b")}, {Name: protocol.NameDate, Value: []byte("c")}}
 			res.Receive(minor)
-			if got := string(protocol.Find(res.Headers, "via")); got != map[bool]string{true: want}[via] || len(res.Headers) < 2 {
+			last := res.Headers[len(res.Headers)-1]
+			if got := string(protocol.Find(res.Headers, "via")); got != map[bool]string{true: want}[via] || len(res.Headers) < 2 || last.Valid != via {
 				t.Errorf("via %t over 1.%d: %q", via, minor, got)
 			}
 		}

@@ -34,6 +34,7 @@ type scriptedRace struct {
 	events []string
 
 	other   place           // holds a slot of the service
+	second  place           // waits for one
 	others  []*lb.Endpoint  // that have attempts of other requests
 	before  *Stream         // that was opened before stream
 	stream  *Stream         // of the response, or the one that was opened
@@ -81,6 +82,7 @@ func newScriptedRace(t *testing.T, endpoints int, change func(c *config.Service)
 		}
 		m.Update(registry.NewSnapshot("s", registry.SourceLive, time.Time{}, list), "")
 		s.other.Init(&s.other)
+		s.second.Init(&s.second)
 		s.race.Init(s.shard, &Responses{Shard: s.shard}, s, &s.req)
 	})
 	s.world.Run(time.Millisecond)
@@ -135,11 +137,18 @@ func (s *scriptedRace) picked(stream *Stream, at Target, f *fault.Failure) {
 	s.note("%s", text)
 }
 
+// pickedAgain is picked for a stream that has asked again.
+func (s *scriptedRace) pickedAgain(stream *Stream, at Target, f *fault.Failure) {
+	s.note("asked again")
+	s.picked(stream, at, f)
+}
+
 // over is what the owner does once it has its outcome, or if its caller has gone.
 func (s *scriptedRace) over(decided bool) {
 	s.decided = true
 	s.race.Stop()
 	s.race.Cancel(decided)
+	s.passage.End()
 }
 
 // Won implements Owner.
@@ -153,7 +162,7 @@ func (s *scriptedRace) Won(by *Attempt, res *Response) {
 	if s.source = res.TakeSource(); s.source != nil {
 		s.stream = s.source.Stream
 		s.stream.Follow(shard.Client{Listener: "in", GRPC: s.grpc}, &s.passage)
-		s.note("a stream, a call %t", s.stream.Call())
+		s.note("a stream, a call %t, %d in flight", s.stream.Call(), s.svc.Shared.InFlight())
 	}
 	res.Release()
 	s.over(true)
@@ -205,6 +214,9 @@ func (s *scriptedRace) Interim(res *protocol.Response) {
 
 // Started implements Owner.
 func (s *scriptedRace) Started() { s.note("started") }
+
+// Concurrency implements service.Claimant.
+func (s *scriptedRace) Concurrency(int) int { return 1 }
 
 // Client implements Owner.
 func (s *scriptedRace) Client() shard.Client { return shard.Client{} }

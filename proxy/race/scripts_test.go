@@ -31,6 +31,7 @@ var settings = map[string]func(c *config.Service){
 			Mode: config.HedgeShadow, Delay: "5ms", MinDelay: second, MaxDelay: second, Budget: 1, Max: 2, Class: config.ClassNone,
 		}
 	},
+	"soon":        func(c *config.Service) { c.Policy.Hedge.Delay = "500us" },
 	"quick tries": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"one slot": func(c *config.Service) {
 		retries(c)
@@ -65,9 +66,14 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 		for s.svc.Hedging.Retry(s.loop.Now()) {
 		}
 	},
-	"hold":      func(_ *scriptedRace, e *Entry) { e.Hold = 10 * time.Millisecond },
-	"gRPC":      func(s *scriptedRace, _ *Entry) { s.grpc = true },
-	"full":      func(s *scriptedRace, _ *Entry) { s.svc.Admission.Admit(&s.other.Place, &service.Ask{}) },
+	"hold": func(_ *scriptedRace, e *Entry) { e.Hold = 10 * time.Millisecond },
+	"gRPC": func(s *scriptedRace, _ *Entry) { s.grpc = true },
+	"full": func(s *scriptedRace, _ *Entry) {
+		if !s.other.HasSlot() {
+			s.svc.Admission.Admit(&s.other.Place, &service.Ask{})
+		}
+	},
+	"passing":   func(s *scriptedRace, _ *Entry) { s.svc.Bounds.Pass(&s.passage, s.loop.Now(), false, s) },
 	"lingering": func(s *scriptedRace, _ *Entry) { s.lingers = true },
 	"telling":   func(s *scriptedRace, _ *Entry) { s.tells = true },
 	"tier":      func(s *scriptedRace, _ *Entry) { s.header("x-tier", "gold") },

@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/service"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -62,6 +63,16 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 		res := s.response(a, 200)
 		res.Body = res.HeadBuffer.B
 		res.Trailers = append(res.Trailers, protocol.Header{Name: []byte("endpoint-load-metrics"), Value: []byte("TEXT cpu_utilization=0.5, rps_fractional=10")})
+		a.Respond(res)
+	},
+	"text": func(s *scriptedRace, step *scripttest.Step) { // a response with a body, whose headers tell a load and a gRPC code
+		a := s.pending(step)
+		res := s.response(a, step.Int())
+		res.Body = res.HeadBuffer.B
+		res.Headers = append(res.Headers, protocol.Header{Name: []byte("grpc-status"), Value: []byte("14")})
+		if step.More() && step.Is("trailers", "headers") {
+			res.Headers, res.Trailers = nil, res.Headers
+		}
 		a.Respond(res)
 	},
 	"local": func(s *scriptedRace, step *scripttest.Step) { // a response of the upstream
@@ -145,6 +156,14 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 	"await": func(s *scriptedRace, _ *scripttest.Step) { s.note("awaits %t", s.race.AwaitStart()) },
 	"untie": func(s *scriptedRace, _ *scripttest.Step) { s.race.Untie() },
 	"free":  func(s *scriptedRace, _ *scripttest.Step) { s.svc.Admission.GiveBack(&s.other.Place) }, // the slot of other
+	"queue": func(s *scriptedRace, _ *scripttest.Step) { s.svc.Admission.Admit(&s.second.Place, &service.Ask{}) },
+	"free-second": func(s *scriptedRace, _ *scripttest.Step) {
+		if !s.second.HasSlot() {
+			s.t.Error("the second has no slot")
+		}
+		s.svc.Admission.GiveBack(&s.second.Place)
+	},
+	"note": func(s *scriptedRace, _ *scripttest.Step) { s.note("undecided%s", s.recorded(nil)) },
 	// What becomes of streams.
 	"open": func(s *scriptedRace, step *scripttest.Step) { // pinned: of the session of the first one
 		s.decided = true
@@ -157,9 +176,17 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 	},
 	"other":     func(s *scriptedRace, _ *scripttest.Step) { s.stream, s.before = s.before, s.stream }, // stream that was opened
 	"connected": func(s *scriptedRace, step *scripttest.Step) { s.stream.Connected(step.Int()) },
-	"again":     func(s *scriptedRace, step *scripttest.Step) { s.stream.Retry(s.failure(step), nil, s.picked) },
-	"failed":    func(s *scriptedRace, step *scripttest.Step) { s.stream.Failed(s.failure(step)) },
-	"refuse":    func(s *scriptedRace, step *scripttest.Step) { s.source.Refuse(s.failure(step)) },
+	"again":     func(s *scriptedRace, step *scripttest.Step) { s.stream.Retry(s.failure(step), nil, s.pickedAgain) },
+	"connected-closed": func(s *scriptedRace, step *scripttest.Step) { // in whatever order the loop hears of it
+		s.stream.Connected(step.Int())
+		s.stream.Close(true, 3, 4)
+	},
+	"failed-closed": func(s *scriptedRace, step *scripttest.Step) {
+		s.stream.Failed(s.failure(step))
+		s.stream.Close(true, 3, 4)
+	},
+	"failed": func(s *scriptedRace, step *scripttest.Step) { s.stream.Failed(s.failure(step)) },
+	"refuse": func(s *scriptedRace, step *scripttest.Step) { s.source.Refuse(s.failure(step)) },
 	"first": func(s *scriptedRace, _ *scripttest.Step) { // byte of the body
 		if do := s.stream.OnFirstByte(); do != nil {
 			do()
