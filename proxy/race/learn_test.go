@@ -1,16 +1,22 @@
 package race
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/service"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // TestLearning: what a route learns of a primary that a hedge has overtaken, and of what the hedge has saved.
@@ -175,6 +181,10 @@ func TestBuffered(t *testing.T) {
 	if n := r.Buffered(); n != 42 {
 		t.Errorf("%d bytes with a response, want 42", n)
 	}
+	r.attempts[0].Detach()
+	if n := r.Buffered(); n != 37 {
+		t.Errorf("%d bytes without the carrier of an attempt, want 37", n)
+	}
 }
 
 // resets is a Socket that counts how often it is reset.
@@ -196,6 +206,45 @@ func TestDiscardedSource(t *testing.T) {
 			t.Errorf("%s: the socket is reset %d times, memory is kept: %t", name, socket.n, s.Buffer != nil)
 		}
 		discard(&StreamSource{}) // a body that would be fetched
+	}
+}
+
+// TestEndOfSource: the line of a stream that nobody takes says how the stream and its call have ended.
+func TestEndOfSource(t *testing.T) {
+	for name, c := range map[string]struct {
+		call bool
+		end  func(s *StreamSource)
+		want string
+	}{
+		"closed":         {false, (*StreamSource).Close, "cut, 200, -, -"},
+		"a closed call":  {true, (*StreamSource).Close, "cut, 200, cancelled, -"},
+		"refused":        {false, func(s *StreamSource) { s.Refuse(fault.Shed) }, "failed, 503, -, shed"},
+		"a refused call": {true, func(s *StreamSource) { s.Refuse(fault.Shed) }, "failed, 503, resource-exhausted, shed"},
+	} {
+		s, path := newScriptedRace(t, 1, func(*config.Service) {}), filepath.Join(t.TempDir(), "log")
+		rules := config.Default().AccessLog
+		rules.Format = "{outcome}, {status}, {grpc_status}, {error}"
+		q := accesslog.NewQueue(1<<20, 1, new(accesslog.Counts))
+		w, err := accesslog.Open(path, q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.do(func() {
+			s.shard.AccessLog.Configure(&rules, q)
+			stream := newResponseStream(s.svc, &visit{ep: s.svc.Set.At(0)}, s.loop.Now())
+			if c.call {
+				stream.carried.await()
+			}
+			stream.carried.Follow(shard.Client{}, &s.passage)
+			c.end(&StreamSource{Stream: &stream.carried, Record: s.shard.AccessLog.Stream(&accesslog.Record{Status: 200, Stream: "body"})})
+		})
+		s.world.Run(time.Second)
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(text)) != c.want {
+			t.Errorf("%s: the line is %q, want %q, %v", name, text, c.want, err)
+		}
 	}
 }
 

@@ -265,6 +265,16 @@ func (e scriptedEndpoint) Send(a *Attempt) {
 	if i := slices.Index(e.race.tried[:a.index], e.ep); i >= 0 {
 		text += fmt.Sprintf(", at the endpoint of %d", i)
 	}
+	switch {
+	case e.race.Pin == e.ep:
+		text += ", at its pin"
+	case e.svc.Probes.On:
+		for i := range e.svc.Set.Len() {
+			if e.svc.Set.At(i) == e.ep {
+				text += fmt.Sprintf(", at endpoint %d", i)
+			}
+		}
+	}
 	if req.Hedge {
 		text += ", hedge"
 	}

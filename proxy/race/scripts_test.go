@@ -31,8 +31,9 @@ var settings = map[string]func(c *config.Service){
 			Mode: config.HedgeShadow, Delay: "5ms", MinDelay: second, MaxDelay: second, Budget: 1, Max: 2, Class: config.ClassNone,
 		}
 	},
-	"soon":        func(c *config.Service) { c.Policy.Hedge.Delay = "500us" },
-	"quick tries": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
+	"soon":         func(c *config.Service) { c.Policy.Hedge.Delay = "500us" },
+	"small budget": func(c *config.Service) { c.Policy.Hedge.Budget = 0.01 },
+	"quick tries":  func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"one slot": func(c *config.Service) {
 		retries(c)
 		c.MaxConcurrency = 1
@@ -62,6 +63,12 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 	"probes":    func(s *scriptedRace, _ *Entry) { s.svc.Pick(s.svc.Query(0, nil), nil) }, // looks whether traffic is sparse
 	"held":      func(s *scriptedRace, _ *Entry) { s.policy.HedgeRoute.Heads.Followed() },
 	"hold long": func(_ *scriptedRace, e *Entry) { e.Hold = time.Second },
+	"short":     func(s *scriptedRace, _ *Entry) { s.req.Deadline = s.began + 10*time.Millisecond },
+	"known classes": func(s *scriptedRace, _ *Entry) {
+		for range 100 { // until the route has classes
+			s.policy.HedgeRoute.Latencies.ClassOf(s.loop.Now(), []byte("other"), 0)
+		}
+	},
 	"poor": func(s *scriptedRace, _ *Entry) {
 		for s.svc.Hedging.Retry(s.loop.Now()) {
 		}
@@ -111,17 +118,17 @@ func (s *scriptedRace) header(name, value string) {
 }
 
 // next begins the next request once the last one is over.
-func (s *scriptedRace) next(p *scripttest.Part) {
+func (s *scriptedRace) next(p *scripttest.Part, words ...string) {
 	s.do(s.race.Reset)
 	noted := s.events
-	s.begin(p)
+	s.begin(p, words...)
 	s.events = append(noted, s.events...)
 }
 
-// begin begins a request, or gets ready for a stream, that the words of a part describe.
-func (s *scriptedRace) begin(p *scripttest.Part) {
+// begin begins a request, or gets ready for a stream, that the words of a part describe, and more words.
+func (s *scriptedRace) begin(p *scripttest.Part, more ...string) {
 	change := func(e *Entry) {
-		for _, word := range p.Words[1:] {
+		for _, word := range slices.Concat(p.Words[1:], more) {
 			if settings[word] == nil {
 				scripttest.Find(s.t, entries, word)(s, e)
 			} else if change := entries[word]; change != nil {

@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/scripttest"
@@ -23,8 +24,20 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 			s.world.Run(d)
 		case "run":
 			s.world.Run(step.Duration())
-		case "next":
-			s.next(p)
+		case "next": // perhaps with more words for what the request is like
+			var words []string
+			for step.More() {
+				words = append(words, strings.ReplaceAll(step.Word(), "-", " "))
+			}
+			s.next(p, words...)
+		case "others": // so many requests, each of which takes so long, before this one
+			n, took, noted := step.Int(), step.Duration(), s.events
+			for range n {
+				s.world.Run(took)
+				s.do(func() { s.race.attempts[0].Respond(s.response(&s.race.attempts[0], 200)) })
+				s.next(p)
+			}
+			s.events = noted
 		default:
 			take := scripttest.Find(s.t, steps, step.Name)
 			s.do(func() { take(s, step) })
