@@ -93,7 +93,7 @@ func (s *scriptedRace) counts() string {
 	now := s.loop.Now()
 	tokens := int(s.svc.Hedging.Tokens(now)*100 + .5)
 	add("hundredths of a token", tokens)
-	spare, refusing := 0, 0
+	spare, refusing, ofErrors := 0, 0, time.Duration(0)
 	for i := range s.svc.Set.Len() {
 		e := s.svc.Set.At(i)
 		if e.Spare(now) {
@@ -102,9 +102,14 @@ func (s *scriptedRace) counts() string {
 		if e.Refuses() {
 			refusing++
 		}
+		ofErrors += e.LatencyOfError(0)
 	}
 	add("spare", spare)
 	add("refusing", refusing)
+	add("ms of errors", int(ofErrors.Round(time.Millisecond)/time.Millisecond))
+	if load := s.svc.Load(); load.SinceResponse < 0 && load.Latency > 0 {
+		add("no response yet", 1)
+	}
 	if effect := s.policy.HedgeRoute.Effect(now); effect != nil {
 		add("ms with hedges", inMS(&effect.With))
 		add("ms without", inMS(&effect.Without))

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -33,18 +34,34 @@ type scriptedRace struct {
 	began  time.Duration
 	events []string
 
-	other   place           // holds a slot of the service
-	second  place           // waits for one
-	others  []*lb.Endpoint  // that have attempts of other requests
-	before  *Stream         // that was opened before stream
-	stream  *Stream         // of the response, or the one that was opened
-	addrs   []string        // that were picked for the stream
-	source  *StreamSource   // of the response
-	lingers bool            // endpoints may still work on attempts that are cancelled
-	tells   bool            // endpoints tell when attempts start
-	grpc    bool            // the request is a gRPC call
+	other   place          // holds a slot of the service
+	second  place          // waits for one
+	others  []*lb.Endpoint // that have attempts of other requests
+	before  *Stream        // that was opened before stream
+	stream  *Stream        // of the response, or the one that was opened
+	addrs   []string       // that were picked for the stream
+	source  *StreamSource  // of the response
+	lingers bool           // endpoints may still work on attempts that are cancelled
+	tells   bool           // endpoints tell when attempts start
+	grpc    bool           // the request is a gRPC call
+
+	tellsFirst, tellsOthers bool // only the endpoint of the first attempt tells, or only others
+
 	passage service.Passage // of the request
 	decided bool            // the owner has its outcome
+}
+
+// logged is a handler of the log that notes warnings.
+type logged struct{ *scriptedRace }
+
+func (l logged) Enabled(_ context.Context, at slog.Level) bool { return at >= slog.LevelWarn }
+func (l logged) WithAttrs([]slog.Attr) slog.Handler            { return l }
+func (l logged) WithGroup(string) slog.Handler                 { return l }
+
+// Handle implements slog.Handler.
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.note("log: %s", r.Message)
+	return nil
 }
 
 // place is a place of the service that no attempt of the race has.
@@ -59,7 +76,7 @@ func newScriptedRace(t *testing.T, endpoints int, change func(c *config.Service)
 	s.loop = s.world.Loop("a")
 	s.do(func() {
 		cfg := config.Default()
-		s.shard = shard.New(&shard.Process{Loops: 1}, 0, s.loop, slog.New(slog.DiscardHandler), 1)
+		s.shard = shard.New(&shard.Process{Loops: 1}, 0, s.loop, slog.New(logged{s}), 1)
 		s.shard.Process.Budget.Configure(&cfg.Limits)
 		s.shard.Configure(cfg)
 		c := config.DefaultService("s")
@@ -231,10 +248,14 @@ func (scriptedEndpoint) Retire()                                   {}
 func (scriptedEndpoint) Connections() int                          { return 0 }
 func (scriptedEndpoint) Largest() (held, each int, h shard.Holder) { return 0, 0, nil }
 func (scriptedEndpoint) Buffered(*Attempt) int                     { return 0 }
-func (e scriptedEndpoint) TellsStart() bool                        { return e.tells }
 func (e scriptedEndpoint) AskStart(a *Attempt)                     { e.note("ask %d", a.ID()) }
 func (e scriptedEndpoint) Renew()                                  { e.note("renew") }
 func (e scriptedEndpoint) Abort(a *Attempt)                        { e.note("abort %d", a.ID()) }
+
+// TellsStart implements StartUpstream and StartCarrier.
+func (e scriptedEndpoint) TellsStart() bool {
+	return e.tells && (e.tellsFirst == e.tellsOthers || e.tellsFirst == (e.ep == e.race.tried[0]))
+}
 
 // OpenStream implements StreamOpener.
 func (e scriptedEndpoint) OpenStream(shard.Client) loop.Socket { return &resets{} }

@@ -63,7 +63,7 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 	"probes":    func(s *scriptedRace, _ *Entry) { s.svc.Pick(s.svc.Query(0, nil), nil) }, // looks whether traffic is sparse
 	"held":      func(s *scriptedRace, _ *Entry) { s.policy.HedgeRoute.Heads.Followed() },
 	"hold long": func(_ *scriptedRace, e *Entry) { e.Hold = time.Second },
-	"short":     func(s *scriptedRace, _ *Entry) { s.req.Deadline = s.began + 10*time.Millisecond },
+	"short":     func(s *scriptedRace, _ *Entry) { s.req.Deadline = s.began + 8*time.Millisecond },
 	"known classes": func(s *scriptedRace, _ *Entry) {
 		for range 100 { // until the route has classes
 			s.policy.HedgeRoute.Latencies.ClassOf(s.loop.Now(), []byte("other"), 0)
@@ -80,11 +80,15 @@ var entries = map[string]func(s *scriptedRace, e *Entry){
 			s.svc.Admission.Admit(&s.other.Place, &service.Ask{})
 		}
 	},
-	"passing":   func(s *scriptedRace, _ *Entry) { s.svc.Bounds.Pass(&s.passage, s.loop.Now(), false, s) },
-	"lingering": func(s *scriptedRace, _ *Entry) { s.lingers = true },
-	"telling":   func(s *scriptedRace, _ *Entry) { s.tells = true },
-	"tier":      func(s *scriptedRace, _ *Entry) { s.header("x-tier", "gold") },
-	"named":     func(_ *scriptedRace, e *Entry) { e.Class = []byte("silver") },
+	"passing":                  func(s *scriptedRace, _ *Entry) { s.svc.Bounds.Pass(&s.passage, s.loop.Now(), false, s) },
+	"lingering":                func(s *scriptedRace, _ *Entry) { s.lingers = true },
+	"telling":                  func(s *scriptedRace, _ *Entry) { s.tells = true },
+	"first tells":              func(s *scriptedRace, _ *Entry) { s.tells, s.tellsFirst = true, true },
+	"others tell":              func(s *scriptedRace, _ *Entry) { s.tells, s.tellsOthers = true, true },
+	"late retry of the caller": func(_ *scriptedRace, e *Entry) { e.CallerAttempt = 12 },
+	"gRPC header":              func(s *scriptedRace, _ *Entry) { s.header("content-type", "application/grpc") },
+	"tier":                     func(s *scriptedRace, _ *Entry) { s.header("x-tier", "gold") },
+	"named":                    func(_ *scriptedRace, e *Entry) { e.Class = []byte("silver") },
 	"post": func(s *scriptedRace, _ *Entry) {
 		s.req.Method = []byte("POST")
 		s.header("content-type", "application/grpc")

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,11 +31,19 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 				words = append(words, strings.ReplaceAll(step.Word(), "-", " "))
 			}
 			s.next(p, words...)
-		case "others": // so many requests, each of which takes so long, before this one
-			n, took, noted := step.Int(), step.Duration(), s.events
+		case "others": // so many requests, each of which takes so long, before this one. The first endpoint responds perhaps with another status
+			n, took, status, noted := step.Int(), step.Duration(), 200, s.events
+			if step.More() {
+				status = step.Int()
+			}
 			for range n {
 				s.world.Run(took)
-				s.do(func() { s.race.attempts[0].Respond(s.response(&s.race.attempts[0], 200)) })
+				a := &s.race.attempts[0]
+				of := 200
+				if a.Endpoint() == s.svc.Set.At(0) {
+					of = status
+				}
+				s.do(func() { a.Respond(s.response(a, of)) })
 				s.next(p)
 			}
 			s.events = noted
@@ -189,7 +198,9 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 	},
 	"other":     func(s *scriptedRace, _ *scripttest.Step) { s.stream, s.before = s.before, s.stream }, // stream that was opened
 	"connected": func(s *scriptedRace, step *scripttest.Step) { s.stream.Connected(step.Int()) },
-	"again":     func(s *scriptedRace, step *scripttest.Step) { s.stream.Retry(s.failure(step), nil, s.pickedAgain) },
+	"again": func(s *scriptedRace, step *scripttest.Step) {
+		s.stream.Retry(s.failure(step), errors.New("refused"), s.pickedAgain)
+	},
 	"connected-closed": func(s *scriptedRace, step *scripttest.Step) { // in whatever order the loop hears of it
 		s.stream.Connected(step.Int())
 		s.stream.Close(true, 3, 4)
