@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/hedge/histogram"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -93,7 +94,7 @@ func (s *scriptedRace) counts() string {
 	now := s.loop.Now()
 	tokens := int(s.svc.Hedging.Tokens(now)*100 + .5)
 	add("hundredths of a token", tokens)
-	spare, refusing, ofErrors := 0, 0, time.Duration(0)
+	spare, refusing := 0, 0
 	for i := range s.svc.Set.Len() {
 		e := s.svc.Set.At(i)
 		if e.Spare(now) {
@@ -102,11 +103,15 @@ func (s *scriptedRace) counts() string {
 		if e.Refuses() {
 			refusing++
 		}
-		ofErrors += e.LatencyOfError(0)
+		if i == 0 {
+			add("ms of errors", int(e.LatencyOfError(0).Round(time.Millisecond)/time.Millisecond))
+		}
+	}
+	if s.svc.Config.MaxConcurrency == config.MaxConcurrencyAuto {
+		add("slots", s.svc.Shared.SlotLimit())
 	}
 	add("spare", spare)
 	add("refusing", refusing)
-	add("ms of errors", int(ofErrors.Round(time.Millisecond)/time.Millisecond))
 	if load := s.svc.Load(); load.SinceResponse < 0 && load.Latency > 0 {
 		add("no response yet", 1)
 	}

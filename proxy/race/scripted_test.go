@@ -36,6 +36,7 @@ type scriptedRace struct {
 
 	other   place          // holds a slot of the service
 	second  place          // waits for one
+	filled  []*place       // have slots
 	others  []*lb.Endpoint // that have attempts of other requests
 	before  *Stream        // that was opened before stream
 	stream  *Stream        // of the response, or the one that was opened
@@ -60,7 +61,14 @@ func (l logged) WithGroup(string) slog.Handler                 { return l }
 
 // Handle implements slog.Handler.
 func (l logged) Handle(_ context.Context, r slog.Record) error {
-	l.note("log: %s", r.Message)
+	text := "log: " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "listener" {
+			text += ", listener " + a.Value.String()
+		}
+		return true
+	})
+	l.note("%s", text)
 	return nil
 }
 

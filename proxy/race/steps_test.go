@@ -185,6 +185,22 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 		}
 		s.svc.Admission.GiveBack(&s.second.Place)
 	},
+	"fill": func(s *scriptedRace, _ *scripttest.Step) { // takes all slots, and notices that there are no more
+		for {
+			p := &place{}
+			p.Init(p)
+			if s.svc.Admission.Admit(&p.Place, &service.Ask{Hedge: true}) != service.SlotGranted {
+				return
+			}
+			s.filled = append(s.filled, p)
+		}
+	},
+	"empty": func(s *scriptedRace, _ *scripttest.Step) { // gives back what fill has taken
+		for _, p := range s.filled {
+			s.svc.Admission.GiveBack(&p.Place)
+		}
+		s.filled = nil
+	},
 	"note": func(s *scriptedRace, _ *scripttest.Step) { s.note("undecided%s", s.recorded(nil)) },
 	// What becomes of streams.
 	"open": func(s *scriptedRace, step *scripttest.Step) { // pinned: of the session of the first one
