@@ -31,7 +31,9 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 				words = append(words, strings.ReplaceAll(step.Word(), "-", " "))
 			}
 			s.next(p, words...)
-		case "others": // so many requests, each of which takes so long, before this one. The first endpoint responds perhaps with another status
+		case "others":
+			// So many requests, each of which takes so long, before this one. The first endpoint responds perhaps with another status;
+			// 0 means that the deadline passes.
 			n, took, status, noted := step.Int(), step.Duration(), 200, s.events
 			if step.More() {
 				status = step.Int()
@@ -43,7 +45,19 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 				if a.Endpoint() == s.svc.Set.At(0) {
 					of = status
 				}
-				s.do(func() { a.Respond(s.response(a, of)) })
+				s.do(func() {
+					switch {
+					case of != 0:
+						a.Respond(s.response(a, of))
+						return
+					case s.lingers:
+						s.over(false)
+					}
+					s.race.Abort(fault.Deadline)
+					if !s.decided {
+						s.race.Conclude(fault.Deadline)
+					}
+				})
 				s.next(p)
 			}
 			s.events = noted
@@ -91,8 +105,12 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 		a := s.pending(step)
 		res := s.response(a, step.Int())
 		res.Body = res.HeadBuffer.B
-		res.Headers = append(res.Headers, protocol.Header{Name: []byte("grpc-status"), Value: []byte("14")})
-		if step.More() && step.Is("trailers", "headers") {
+		isTrailer, code := step.Is("trailers", "headers"), "14"
+		if step.More() {
+			code = step.Word()
+		}
+		res.Headers = append(res.Headers, protocol.Header{Name: []byte("grpc-status"), Value: []byte(code)})
+		if isTrailer {
 			res.Headers, res.Trailers = nil, res.Headers
 		}
 		a.Respond(res)
