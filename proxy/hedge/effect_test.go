@@ -71,6 +71,11 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("mode on: %q, want %q", got, c.want)
 		}
 	}
+	single := effect(1, slow{50 * ms: 40}, slow{4 * ms: 40})
+	single.Hedges, single.Requests = 1, 1
+	if got, want := single.Verdict(), "hedging would take 46 ms off P99.9 at 100.0% extra load"; got != want {
+		t.Errorf("one hedge of one request: %q, want %q", got, want)
+	}
 	both := effect(10, slow{50 * ms: 40}, slow{4 * ms: 40})
 	both.Add(effect(1, slow{10 * ms: 400}, slow{10 * ms: 400}))
 	if got, want := both.Verdict(), "hedging would take 40 ms off P99.9 at 2.7% extra load"; got != want {
