@@ -239,3 +239,20 @@ func TestPrimaries(t *testing.T) {
 		t.Errorf("%d primaries, %v tokens", r.Counts.Primaries, s.Tokens(0))
 	}
 }
+
+// TestDrawPaidLeavesEstimate: a draw for a request without a class computes no estimate of the route. The estimate would be kept for a
+// while, although latencies change then.
+func TestDrawPaidLeavesEstimate(t *testing.T) {
+	r := NewRoute(*auto(), 1)
+	r.Delays.best.Choice = choice.Choice{Delay: 5 * ms, Share: 1}
+	for range 100 {
+		r.Latencies.Observe(0, 10*ms, 0)
+	}
+	r.Delays.DrawPaid(ms, 0)
+	for range 900 {
+		r.Latencies.Observe(ms, 40*ms, 0)
+	}
+	if got := r.Delays.SilentAfter(2 * ms); !within(got, 80*ms, .13) {
+		t.Errorf("endpoints are silent after %v, want 80 ms", got)
+	}
+}
