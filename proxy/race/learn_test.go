@@ -3,13 +3,13 @@ package race
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -74,67 +74,76 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestLearned: the latencies and savings that a route learns of an attempt, in each way in which the attempt may end.
-func TestLearned(t *testing.T) {
+// TestWorthOfHedges: from which late requests a service learns that hedges would gain something. Where all endpoints are silent, and where
+// hedges take as long as first attempts do, the hedges would gain nothing.
+func TestWorthOfHedges(t *testing.T) {
 	const ms = time.Millisecond
-	const sent, overtaken, now = 10 * ms, 30 * ms, 50 * ms
-	type learn func(l *learning, a *Attempt, now time.Duration)
-	done, withdrawn, presumed, late := (*learning).onDone, (*learning).onWithdrawn, (*learning).onPresumed, (*learning).onLate
-	judge := func(saved time.Duration) func(r *hedge.Route) {
-		return func(r *hedge.Route) { r.Savings.Judge(now, 40*ms, saved) }
+	respond := func(s *scriptedRace) { s.race.attempts[0].Respond(s.response(&s.race.attempts[0], 200)) }
+	deadline := func(s *scriptedRace) {
+		s.race.Abort(fault.Deadline)
+		s.race.Conclude(fault.Deadline)
+	}
+	hedged := func(s *scriptedRace) {
+		s.lingers = true
+		s.over(false)
+		for i := range s.race.Launched {
+			s.race.attempts[i].Finish(true)
+		}
 	}
 	for name, c := range map[string]struct {
-		learn     learn
-		kind      attemptKind
-		lingers   bool
-		together  bool // the endpoints were silent together
-		hedges    uint8
-		overtaken time.Duration
-		want      func(r *hedge.Route)
+		silent   bool // the other endpoints are silent during late requests
+		deadline bool // as many late requests reach their deadline as have a response
+		hedges   bool // twice as many late requests have a hedge, which takes as long as a late response, and their caller leaves
+		gains    bool
 	}{
-		"a response":              {learn: (*learning).onResponse, want: func(r *hedge.Route) { r.Latencies.Observe(now, 40*ms, 0) }},
-		"a response to a retry":   {learn: (*learning).onResponse, kind: retryAttempt},
-		"a late primary":          {learn: late, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0) }},
-		"a late hedge":            {learn: late, kind: hedgeAttempt},
-		"an overtaken primary":    {learn: (*learning).onOvertaken, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0); r.Savings.Overtaken(now, 40*ms) }},
-		"a primary without hedge": {learn: (*learning).onOvertaken, want: func(r *hedge.Route) { r.Latencies.Censor(now, 0) }},
-		"a response after a common silence": {learn: (*learning).onResponse, together: true, want: func(r *hedge.Route) {
-			r.Latencies.Observe(now, 40*ms, 0)
-			r.Latencies.Futile(now, 40*ms)
-		}},
-		"a late primary in a common silence": {learn: late, together: true, want: func(r *hedge.Route) {
-			r.Latencies.Censor(now, 0)
-			r.Latencies.FutileCensor(now)
-		}},
-		"a hedge is done":                      {learn: done, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Responded(now, 40*ms) }},
-		"a hedge is withdrawn":                 {learn: withdrawn, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Withdrew(now, 40*ms) }},
-		"a hedge is presumed":                  {learn: presumed, kind: hedgeAttempt, hedges: 1, want: func(r *hedge.Route) { r.Latencies.Withdrew(now, 40*ms) }},
-		"a primary is done before its hedge":   {learn: done, hedges: 1, want: judge(0)},
-		"a primary is done after its hedge":    {learn: done, hedges: 1, lingers: true, overtaken: overtaken, want: judge(20 * ms)},
-		"a primary is presumed":                {learn: presumed, hedges: 1, lingers: true, overtaken: overtaken, want: judge(20 * ms)},
-		"a primary that lingers is done":       {learn: done, hedges: 1, lingers: true},
-		"a primary without a hedge is done":    {learn: done},
-		"an overtaken primary is withdrawn":    {learn: withdrawn, hedges: 1, overtaken: overtaken, want: func(r *hedge.Route) { r.Savings.Unknown() }},
-		"a primary is withdrawn":               {learn: withdrawn, hedges: 1},
-		"a retry is done":                      {learn: done, kind: retryAttempt, hedges: 1},
-		"a retry is withdrawn after its hedge": {learn: withdrawn, kind: retryAttempt, hedges: 1, overtaken: overtaken},
+		"late responses":                    {gains: true},
+		"deadlines":                         {deadline: true, gains: true},
+		"all endpoints are silent":          {silent: true},
+		"all are silent until the deadline": {silent: true, deadline: true},
+		"hedges take as long":               {hedges: true},
 	} {
-		r := &Race{Entry: Entry{Service: &service.Service{}, Policy: &Policy{HedgeRoute: hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms}, 1)}}}
-		if c.together {
-			r.Service.Hedging.Together.Note(sent+5*ms, now)
+		s := newScriptedRace(t, 3, func(c *config.Service) {
+			c.Policy.Hedge = config.Hedge{Mode: config.HedgeOn, Delay: config.DelayAuto, MinDelay: 5 * ms, MaxDelay: 5 * ms, Budget: 1, Max: 1, Class: config.ClassNone}
+		})
+		play := func(took time.Duration, noHedge, silent bool, end func(s *scriptedRace)) {
+			s.do(s.race.Reset)
+			s.lingers = false
+			s.start(func(e *Entry) { e.NoHedge = noHedge })
+			var others []*lb.Endpoint
+			s.do(func() {
+				for i := range s.svc.Set.Len() {
+					if ep := s.svc.Set.At(i); silent && ep != s.race.attempts[0].Endpoint() {
+						ep.Start(s.loop.Now())
+						others = append(others, ep)
+					}
+				}
+			})
+			s.world.Run(took)
+			s.do(func() {
+				end(s)
+				for _, ep := range others {
+					ep.Drop()
+				}
+			})
 		}
-		r.hedging.sent, r.learning.race, r.learning.overtaken = c.hedges, r, c.overtaken
-		a := &Attempt{race: r, kind: c.kind, visit: visit{sent: sent}, state: attemptSent}
-		if c.lingers {
-			a.state = attemptLingering
+		for range 120 {
+			for range 10 {
+				play(ms, true, false, respond)
+			}
+			play(100*ms, true, c.silent, respond)
+			if c.deadline {
+				play(100*ms, true, c.silent, deadline)
+			}
+			if c.hedges {
+				for range 2 {
+					play(100*ms, false, false, hedged)
+				}
+			}
 		}
-		c.learn(&r.learning, a, now)
-		want := hedge.NewRoute(hedge.Policy{Mode: hedge.On, Delay: ms}, 1)
-		if c.want != nil {
-			c.want(want)
-		}
-		if got := r.Policy.HedgeRoute; !reflect.DeepEqual(got.Latencies, want.Latencies) || !reflect.DeepEqual(got.Savings, want.Savings) {
-			t.Errorf("%s teaches something else", name)
+		play(ms, true, false, respond)
+		s.checkEnd()
+		if best := s.policy.HedgeRoute.Delays.Best(); !best.Known() || best.Gains() != c.gains {
+			t.Errorf("%s: %+v", name, best)
 		}
 	}
 }
