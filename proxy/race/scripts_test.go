@@ -35,7 +35,6 @@ var settings = map[string]func(c *config.Service){
 	"small budget": func(c *config.Service) { c.Policy.Hedge.Budget = 0.01 },
 	"quick tries":  func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"automatic":    func(c *config.Service) { c.MaxConcurrency = config.MaxConcurrencyAuto },
-	"a nanosecond": func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 1 },
 	"one slot": func(c *config.Service) {
 		retries(c)
 		c.MaxConcurrency = 1

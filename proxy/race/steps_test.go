@@ -32,41 +32,52 @@ func (s *scriptedRace) take(p *scripttest.Part) {
 			}
 			s.next(p, words...)
 		case "others":
-			// So many requests, each of which takes so long, before this one. The first endpoint responds perhaps with another status;
-			// 0 means that the deadline passes.
-			n, took, status, noted := step.Int(), step.Duration(), 200, s.events
-			if step.More() {
-				status = step.Int()
-			}
-			for range n {
-				s.world.Run(took)
-				a := &s.race.attempts[0]
-				of := 200
-				if a.Endpoint() == s.svc.Set.At(0) {
-					of = status
-				}
-				s.do(func() {
-					switch {
-					case of != 0:
-						a.Respond(s.response(a, of))
-						return
-					case s.lingers:
-						s.over(false)
-					}
-					s.race.Abort(fault.Deadline)
-					if !s.decided {
-						s.race.Conclude(fault.Deadline)
-					}
-				})
-				s.next(p)
-			}
-			s.events = noted
+			s.playOthers(p, step)
 		default:
 			take := scripttest.Find(s.t, steps, step.Name)
 			s.do(func() { take(s, step) })
 		}
 	})
 	s.world.Run(100 * time.Microsecond) // what was posted
+}
+
+// playOthers plays so many requests before this one, each of which takes so long. The first endpoint responds perhaps with another status
+// than 200, or the word "deadline" says that each request to it reaches its deadline.
+func (s *scriptedRace) playOthers(p *scripttest.Part, step *scripttest.Step) {
+	n, took, status, deadline, noted := step.Int(), step.Duration(), 200, false, s.events
+	if step.More() {
+		if word := step.Word(); word == "deadline" {
+			deadline = true
+		} else if _, err := fmt.Sscan(word, &status); err != nil {
+			s.t.Fatalf("others: %q is no status", word)
+		}
+	}
+	for range n {
+		s.world.Run(took)
+		s.do(func() {
+			switch a := &s.race.attempts[0]; {
+			case a.Endpoint() != s.svc.Set.At(0):
+				a.Respond(s.response(a, 200))
+			case deadline:
+				s.reachDeadline()
+			default:
+				a.Respond(s.response(a, status))
+			}
+		})
+		s.next(p)
+	}
+	s.events = noted
+}
+
+// reachDeadline has the request reach its deadline, after its caller has left if endpoints linger.
+func (s *scriptedRace) reachDeadline() {
+	if s.lingers {
+		s.over(false)
+	}
+	s.race.Abort(fault.Deadline)
+	if !s.decided {
+		s.race.Conclude(fault.Deadline)
+	}
 }
 
 // steps are the steps of a script, but for those that let time pass.
@@ -145,11 +156,14 @@ var steps = map[string]func(s *scriptedRace, step *scripttest.Step){
 	// What the connections to endpoints do.
 	"holds": func(s *scriptedRace, step *scripttest.Step) {
 		wait := s.attempt(step).HoldsHead()
-		text := fmt.Sprintf("holds its head for %d ms", wait.Round(time.Millisecond)/time.Millisecond)
-		if wait > 0 && wait < time.Millisecond {
-			text += " and a moment"
+		switch {
+		case wait <= 0:
+			s.note("passes its head on")
+		case wait < time.Millisecond:
+			s.note("holds its head for a moment")
+		default:
+			s.note("holds its head for %d ms", wait.Round(time.Millisecond)/time.Millisecond)
 		}
-		s.note("%s", text)
 	},
 	"replay": func(s *scriptedRace, step *scripttest.Step) {
 		a := s.attempt(step)
