@@ -1,7 +1,7 @@
 package race
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -52,24 +52,25 @@ type scriptedRace struct {
 	decided bool            // the owner has its outcome
 }
 
-// logged is a handler of the log that notes warnings.
+// logged notes the lines of the log.
 type logged struct{ *scriptedRace }
 
-func (l logged) Enabled(_ context.Context, at slog.Level) bool { return at >= slog.LevelWarn }
-func (l logged) WithAttrs([]slog.Attr) slog.Handler            { return l }
-func (l logged) WithGroup(string) slog.Handler                 { return l }
+func (l logged) Write(line []byte) (int, error) {
+	l.note("log: %s", bytes.TrimSpace(line))
+	return len(line), nil
+}
 
-// Handle implements slog.Handler.
-func (l logged) Handle(_ context.Context, r slog.Record) error {
-	text := "log: " + r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "listener" {
-			text += ", listener " + a.Value.String()
-		}
-		return true
-	})
-	l.note("%s", text)
-	return nil
+// logger returns a log whose warnings are noted, without their time.
+func (s *scriptedRace) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(logged{s}, &slog.HandlerOptions{
+		Level: slog.LevelWarn,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
 }
 
 // place is a place of the service that no attempt of the race has.
@@ -84,7 +85,7 @@ func newScriptedRace(t *testing.T, endpoints int, change func(c *config.Service)
 	s.loop = s.world.Loop("a")
 	s.do(func() {
 		cfg := config.Default()
-		s.shard = shard.New(&shard.Process{Loops: 1}, 0, s.loop, slog.New(logged{s}), 1)
+		s.shard = shard.New(&shard.Process{Loops: 1}, 0, s.loop, s.logger(), 1)
 		s.shard.Process.Budget.Configure(&cfg.Limits)
 		s.shard.Configure(cfg)
 		c := config.DefaultService("s")

@@ -31,7 +31,6 @@ var settings = map[string]func(c *config.Service){
 			Mode: config.HedgeShadow, Delay: "5ms", MinDelay: second, MaxDelay: second, Budget: 1, Max: 2, Class: config.ClassNone,
 		}
 	},
-	"soon":         func(c *config.Service) { c.Policy.Hedge.Delay = "500us" },
 	"small budget": func(c *config.Service) { c.Policy.Hedge.Budget = 0.01 },
 	"quick tries":  func(c *config.Service) { c.Policy.Retry.PerTryTimeout = 10 * time.Millisecond },
 	"automatic":    func(c *config.Service) { c.MaxConcurrency = config.MaxConcurrencyAuto },
