@@ -82,11 +82,14 @@ func TestAlias(t *testing.T) {
 		first.HeadBuffer = p.Shard.Buffers.GetRoom(100)
 		first.HeadBuffer.B = append(first.HeadBuffer.B, "NameValuebody"...)
 		text := first.HeadBuffer.B
-		first.Status, first.Headers = 201, []protocol.Header{{Name: text[:4], Value: text[4:9]}, {Name: protocol.NameDate, Value: first.date[:]}, {Name: text[:1]}}
+		first.Status, first.Headers = 201, []protocol.Header{
+			{Name: text[:4], Value: text[4:9]}, {Name: protocol.NameDate, Value: first.date[:]}, {Name: text[:1]}, // without a value
+		}
 		first.Body, first.DeclaredLength, first.Codec = text[9:], 4, protocol.CodecHTTP+1
 		copy(first.date[:], "now")
 		first.Charge()
 		alone := first.Buffered()
+		const size = len("NameValuebody") + len("Date") + shard.DateLen + len("N")
 		all := []*Response{first, first.Alias(), nil}
 		all[2] = all[1].Alias()
 		for i, res := range all {
@@ -96,7 +99,7 @@ func TestAlias(t *testing.T) {
 			if date := protocol.Find(res.Headers, "date"); string(date[:3]) != "now" || &date[0] != &res.date[0] {
 				t.Errorf("%d: the date is that of another", i)
 			}
-			if res.Size() != len("NameValuebody")+len("Date")+shard.DateLen+1 || res.Buffered() >= alone || res.Buffered() <= res.Held || !res.Shares() {
+			if res.Size() != size || res.Buffered() >= alone || res.Buffered() <= res.Held || !res.Shares() {
 				t.Errorf("%d: %d bytes, %d held, %d by one alone", i, res.Size(), res.Buffered(), alone)
 			}
 		}
@@ -135,8 +138,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestRelease: a response that is released keeps nothing of itself for the next response, but for memory of few fields, and closes a
-// stream that nobody took. So many free responses are kept, and no more.
+// TestRelease: a response that is released keeps nothing of itself for the next response but the memory of at most 100 fields. It closes a
+// stream that nobody took. At most maxFreeResponses free responses are kept.
 func TestRelease(t *testing.T) {
 	p, socket := newResponses(), &resets{}
 	res := p.New()

@@ -43,14 +43,22 @@ type scriptedRace struct {
 	addrs   []string       // that were picked for the stream
 	source  *StreamSource  // of the response
 	lingers bool           // endpoints may still work on attempts that are cancelled
-	tells   bool           // endpoints tell when attempts start
+	tells   telling        // which endpoints tell when attempts start
 	grpc    bool           // the request is a gRPC call
-
-	tellsFirst, tellsOthers bool // only the endpoint of the first attempt tells, or only others
 
 	passage service.Passage // of the request
 	decided bool            // the owner has its outcome
 }
+
+// telling says which endpoints tell when attempts start.
+type telling int
+
+const (
+	noneTells  telling = iota
+	firstTells         // that of the first attempt
+	othersTell         // all but that of the first attempt
+	allTell
+)
 
 // logged notes the lines of the log.
 type logged struct{ *scriptedRace }
@@ -263,7 +271,8 @@ func (e scriptedEndpoint) Abort(a *Attempt)                        { e.note("abo
 
 // TellsStart implements StartUpstream and StartCarrier.
 func (e scriptedEndpoint) TellsStart() bool {
-	return e.tells && (e.tellsFirst == e.tellsOthers || e.tellsFirst == (e.ep == e.race.tried[0]))
+	isFirst := e.ep == e.race.tried[0]
+	return e.tells == allTell || e.tells == firstTells && isFirst || e.tells == othersTell && !isFirst
 }
 
 // OpenStream implements StreamOpener.
