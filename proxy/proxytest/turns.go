@@ -32,11 +32,11 @@ type turnsConn struct {
 }
 
 func (c turnsConn) Detach() (loop.Socket, error) {
-	if c.Held > 0 {
-		return nil, loop.ErrDetachBuffered
-	}
-	if c.Closed {
+	switch {
+	case c.Closed:
 		return nil, loop.ErrDetachClosed
+	case c.Held > 0:
+		return nil, loop.ErrDetachBuffered
 	}
 	c.of.Detached++
 	return PipeSocket{&Pipe{Loop: c.of.Loop}}, nil
@@ -49,8 +49,8 @@ func (c turnsConn) SetReceiver(r loop.Receiver) {
 	c.NullConn.SetReceiver(r)
 }
 
-// NewTurns returns one whose connections were redirected from an address, or were not. Open opens the first. top is YAML at top level
-// of the sidecar.
+// NewTurns returns a client without a connection: Open opens the first. to is the original destination of its connections, the zero
+// value if they were not redirected. top is YAML at the top level of the sidecar's configuration.
 func NewTurns(t testing.TB, top string, to netip.AddrPort) *Turns {
 	t.Helper()
 	const app = "10.0.0.1:8080"

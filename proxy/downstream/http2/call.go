@@ -63,7 +63,9 @@ func (c *call) keep(b []byte) bool {
 	c.heard = s.host.Loop.Now()
 	if ex.BodyBuffer == nil {
 		ex.BodyBuffer = s.host.Buffers.Get(len(b))
-		c.least = max(c.stream.Length(), protocol.LeastGRPC(ex.Request.Headers, b))
+		if c.least = c.stream.Length(); c.least < 0 {
+			c.least = protocol.LeastGRPC(ex.Request.Headers, b)
+		}
 	}
 	if max(c.least, int64(len(ex.BodyBuffer.B)+len(b))) > s.host.MessageLimits.Message {
 		return false

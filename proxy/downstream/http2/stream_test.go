@@ -106,7 +106,7 @@ func TestLongGRPCMessage(t *testing.T) {
 	const fits = 64<<10 - 5 // in SmallMessages, with the prefix
 	for _, c := range []struct {
 		media  string
-		length int
+		length int // of the message
 		leaves bool
 	}{{"application/grpc", fits + 1, true}, {"application/grpc", fits, false}, {"application/grpc-web", fits + 1, false}} {
 		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})

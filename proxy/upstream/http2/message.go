@@ -29,8 +29,8 @@ func (s *call) onBody(b []byte, end bool) {
 		s.flow.onBody(b, end)
 		return
 	}
-	if s.size == 0 {
-		s.least = max(s.least, protocol.LeastGRPC(s.response.Headers, b))
+	if s.size == 0 && s.least < 0 {
+		s.least = protocol.LeastGRPC(s.response.Headers, b)
 	}
 	c.shard.Buffers.Append(s.response.BodyBuffer, b, int(min(s.least, c.shard.MessageLimits.Message)))
 	s.size += len(b)
