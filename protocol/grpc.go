@@ -109,9 +109,9 @@ const grpcPrefix = 5
 // LeastGRPC returns how long a body with the headers hs that begins with part will be at least, in bytes: the length
 // of its first message with the prefix, which says that length
 // (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message). It is 0 if they don't
-// tell: part is shorter than the prefix, or the body is none of gRPC.
+// tell: part is shorter than the prefix, or its first byte is no flag (0 or 1), or the type is not that of gRPC.
 func LeastGRPC(hs []Header, part []byte) int64 {
-	if len(part) < grpcPrefix || !IsGRPC(hs) {
+	if len(part) < grpcPrefix || part[0] > 1 || !IsGRPC(hs) {
 		return 0
 	}
 	return grpcPrefix + int64(binary.BigEndian.Uint32(part[1:]))

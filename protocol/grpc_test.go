@@ -111,6 +111,7 @@ func TestLeastGRPC(t *testing.T) {
 		{"application/grpc+proto", "\x00\x00\x00\x01\x02", 5 + 0x102},
 		{"application/grpc", "\x01\x00\x40\x00\x00compressed", 5 + 4<<20},
 		{"application/grpc", "\x00\xff\xff\xff\xff", 5 + math.MaxUint32},
+		{"application/grpc", "\x02\x00\x00\x01\x02", 0},
 		{"application/grpc-web", "\x00\x00\x00\x01\x02", 0},
 		{"text/plain", "\x00\x00\x00\x01\x02", 0},
 	} {
