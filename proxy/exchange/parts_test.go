@@ -649,7 +649,7 @@ func TestReloadKeepsRoutes(t *testing.T) {
 	})
 }
 
-// TestReloadRetiresFilters: the filters of a route that goes are retired, and those of a route that changes. The others are not.
+// TestReloadRetiresFilters: the filters of a route that goes, or that changes, are retired. Other filters are not.
 func TestReloadRetiresFilters(t *testing.T) {
 	onLoop(func(w *shard.Shard) {
 		r := newReloads(w)

@@ -62,7 +62,8 @@ func TestRequestsOfTurnAreWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestWaitingOutputFollows: an endpoint that reads again gets all requests that have waited for that, although it says nothing.
+// TestWaitingOutputFollows: requests wait while their endpoint does not read. Once it reads again it gets all of them, although it
+// says nothing.
 func TestWaitingOutputFollows(t *testing.T) {
 	const requests = 60
 	m, apps := newMesh(t, 1, "timeout: 5s, max_pending: 1000, retry: {on: []}")

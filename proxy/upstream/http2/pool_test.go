@@ -374,8 +374,8 @@ func TestSteadyPings(t *testing.T) {
 	}
 }
 
-// TestRefusedBesideDraining: a connection that drains takes none of the requests that wait: all that have waited since a dial began fail
-// with that dial.
+// TestRefusedBesideDraining: a connection that drains takes no request. The requests that have waited since a dial began fail when the
+// dial fails.
 func TestRefusedBesideDraining(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Service: "timeout: 60s, retry: {on: []}"})
 	a := startApps(m)[0]

@@ -205,7 +205,8 @@ func TestWaitsForConnectTimeout(t *testing.T) {
 	}
 }
 
-// TestRoomOfLost: a request that waits since the endpoint has as many connections as may be gets the place of one that is lost.
+// TestRoomOfLost: an endpoint has as many connections as it may have, and a request waits. When a connection is lost, the request gets
+// a new connection.
 func TestRoomOfLost(t *testing.T) {
 	m, _, a, calls := newFull(t, 1, 128)
 	a.onCall = nil

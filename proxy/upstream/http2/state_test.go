@@ -78,7 +78,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// TestPartialForgets: the list of responses that have grown does not keep those that are over.
+// TestPartialForgets: the list of responses that have grown does not keep responses that are over.
 func TestPartialForgets(t *testing.T) {
 	var p partial
 	for range 100 {

@@ -188,8 +188,8 @@ func TestUnsentAttempts(t *testing.T) {
 	}
 }
 
-// TestUnsentBesideOthers: a request whose window is closed is withdrawn, and a request that was sent before it and one that is sent
-// slowly go on.
+// TestUnsentBesideOthers: a request whose window is closed is withdrawn. A request that was sent before it goes on, and so does a
+// request that is sent slowly.
 func TestUnsentBesideOthers(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Speaks: "http2", Limits: "timeouts: {write: 2s}",
 		Service: "timeout: 60s, retry: {on: []}"})
