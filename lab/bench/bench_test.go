@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	case "steal":
 		err = steal.Print(context.Background(), steal.Period, os.Stdin, os.Stdout)
 	case "storm":
-		err = Storm(context.Background(), os.Args[2], os.Args[3], 1000, os.Stdin, os.Stdout)
+		err = runStorm(os.Args)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,6 +53,14 @@ func runReplica(args []string) error {
 	}
 	<-ctx.Done()
 	return r.Close(context.Background())
+}
+
+func runStorm(args []string) error {
+	rate, err := strconv.ParseFloat(args[slices.Index(args, "--rate")+1], 64)
+	if err != nil {
+		return err
+	}
+	return Storm(context.Background(), args[2], args[3], rate, os.Stdin, os.Stdout)
 }
 
 // self is the path of this binary.
