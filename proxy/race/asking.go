@@ -38,7 +38,7 @@ func (k *asking) pick(a *Attempt) (ep *lb.Endpoint, waits bool) {
 	return r.Service.Pick(q, r.avoid[:]), false
 }
 
-// others returns the endpoints of the attempts beside a. nil stands for an attempt without an endpoint: a primary that
+// others returns the endpoints of the attempts beside a. nil stands for an attempt without an endpoint: a retry that
 // waits for answers may get its endpoint after a hedge has left.
 func (k *asking) others(a *Attempt) []*lb.Endpoint {
 	r := k.race

@@ -138,6 +138,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	*v = visit{ep: ep, sent: now, stream: a.kind == streamAttempt, batch: r.Batch}
 	a.state.become(attemptSent)
 	r.learning.onSent(a, now)
+	r.hedging.onSent(now)
 	r.tried[a.index] = ep
 	if v.stream {
 		r.stream.open(a)

@@ -20,7 +20,8 @@ const (
 // hedging decides when a hedge of one race is sent.
 type hedging struct {
 	race     *Race
-	timer    loop.Timer // armed until the next hedge may be due
+	first    time.Duration // the delay of the first hedge, until an attempt is sent; 0 means no hedge
+	timer    loop.Timer    // armed until the next hedge may be due
 	due      loop.Due
 	sent     uint8 // hedges sent, without those that were replaced
 	refused  uint8 // of sent, hedges that were refused
@@ -31,10 +32,10 @@ func (h *hedging) init(r *Race) {
 	h.race, h.timer.Fire, h.timer.Pooled = r, h.onTimer, true
 }
 
-func (h *hedging) reset() { h.sent, h.refused, h.replaced = 0, 0, 0 }
+func (h *hedging) reset() { h.first, h.sent, h.refused, h.replaced = 0, 0, 0, 0 }
 
-// start earns the request's part of the budget, finds its class of latency, and arms the timer of the first hedge. In
-// shadow mode it arms the timer only if the request is watched. A batch request is not hedged, earns nothing, and
+// start earns the request's part of the budget, finds its class of latency, and chooses the delay of the first hedge. In
+// shadow mode there is a delay only if the request is watched. A batch request is not hedged, earns nothing, and
 // tells nothing about how long others take.
 func (h *hedging) start(now time.Duration) {
 	r, route, w := h.race, h.race.Policy.HedgeRoute, &h.race.learning.watch
@@ -55,7 +56,16 @@ func (h *hedging) start(now time.Duration) {
 	}
 	if route.Policy.Mode == hedge.On || w.Watched {
 		w.Paid = route.Delays.DrawPaid(now, w.Class)
-		h.arm(now, route.Delays.Of(now, w.Class))
+		h.first = route.Delays.Of(now, w.Class)
+	}
+}
+
+// onSent arms the timer of the first hedge once the first attempt is sent: before, the attempt may wait for a slot or for
+// answers to probes.
+func (h *hedging) onSent(now time.Duration) {
+	if h.first > 0 {
+		h.arm(now, h.first)
+		h.first = 0
 	}
 }
 
