@@ -65,3 +65,24 @@ func TestAutoLimitCountsTimeouts(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestAutoLimitWithoutResponses: the limit of an application that never responds in time stays low, however long that lasts.
+func TestAutoLimitWithoutResponses(t *testing.T) {
+	for name, healthyFirst := range map[string]bool{"from the start": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: auto", Service: "timeout: 200ms"})
+			a, p := m.Apps[0], m.Nodes[1].Proc
+			if healthyFirst {
+				a.ServeByPool(32, 5*time.Millisecond)
+				m.Finish(m.Crowd(64, 400, 10)...)
+			}
+			before := p.SlotLimit("local")
+			a.Delay = func() time.Duration { return time.Hour }
+			m.Finish(m.Crowd(64, 300, 10)...) // a minute
+			if got := p.SlotLimit("local"); got > before {
+				t.Errorf("the limit is %d after a minute, and was %d", got, before)
+			}
+			m.Settled()
+		})
+	}
+}

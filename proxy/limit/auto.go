@@ -13,7 +13,8 @@ import (
 type Auto struct {
 	slots *atomic.Int32 // the limit that Auto adjusts
 
-	Sums    atomic.Uint64 // of the window: each response adds its Sample
+	Sums    atomic.Uint64 // of the window: each response adds its Sample, and each request that reaches its deadline
+	Late    atomic.Int64  // of the window: requests that reached their deadline
 	reached atomic.Bool   // a request found all slots taken
 	ends    atomic.Int64  // when the window may be closed, on the loops' clock
 
@@ -59,15 +60,17 @@ func (a *Auto) CloseWindow(now time.Duration, queued bool) bool {
 	if int64(now) < end || !a.ends.CompareAndSwap(end, closing) {
 		return false
 	}
-	sums := a.Sums.Load()
+	sums, late := a.Sums.Load(), a.Late.Load()
 	closed := a.limit.Update(adaptive.Window{
 		Elapsed: now - a.began,
 		Answers: int(sums >> sumBits),
+		Late:    int(late),
 		Latency: time.Duration(sums&(1<<sumBits-1)) * time.Microsecond,
 		Reached: queued || a.reached.Load(),
 	})
 	if closed {
 		a.Sums.Add(-sums)
+		a.Late.Add(-late)
 		a.reached.Store(false)
 		a.began = now
 		a.slots.Store(int32(a.limit.Value()))

@@ -86,3 +86,20 @@ func TestAutoOverLoops(t *testing.T) {
 		}
 	}
 }
+
+// TestAutoLate: the limit rises only after a window in which at most half of the requests reached their deadline. The next
+// window begins without late requests.
+func TestAutoLate(t *testing.T) {
+	var limit atomic.Int32
+	a := NewAuto(&limit)
+	begin, now := limit.Load(), time.Hour
+	for i, late := range []int64{11, 10, 0} {
+		now += time.Second
+		a.Sums.Add(20 * Sample(time.Millisecond))
+		a.Late.Add(late)
+		before := limit.Load()
+		if !a.CloseWindow(now, true) || a.Late.Load() != 0 || (limit.Load() > before) != (i > 0) {
+			t.Errorf("%d of 20 late: the limit is %d, was %d, and began at %d; %d late are left", late, limit.Load(), before, begin, a.Late.Load())
+		}
+	}
+}

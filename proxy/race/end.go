@@ -214,21 +214,21 @@ func (a *Attempt) abort(f *fault.Failure) {
 	case attemptSent:
 		if f == fault.Deadline {
 			r.learning.onTimeUp(a, now)
+			r.learning.onSlotDeadline(a)
 		}
 		r.learning.onWithdrawn(a, now)
 		r.MaybeProcessed = true
 		a.judgeLate(now)
-		r.learning.onSlotTime(a)
 		r.Traced.span(a).Note(spanOutcome(f), 0, f.Code)
 		a.carrier.Abort(a)
 	case attemptLingering:
 		if f == fault.Deadline {
 			r.learning.onPresumed(a, now)
+			r.learning.onSlotDeadline(a)
 		} else {
 			r.learning.onWithdrawn(a, now)
 		}
 		a.judgeLate(now)
-		r.learning.onSlotTime(a)
 		a.carrier.Abort(a)
 	}
 	a.end(now, stats.AttemptNone)

@@ -122,7 +122,7 @@ func (l *learning) onPresumed(a *Attempt, now time.Duration) {
 	l.onDone(a, now)
 }
 
-// onServed tells the service and the endpoint how long the application took for a. A latency of 0 says nothing.
+// onServed tells the service, the endpoint and the automatic limit how long the application took for a. A latency of 0 says nothing.
 func (l *learning) onServed(a *Attempt, now, latency time.Duration, outcome stats.AttemptOutcome) {
 	r := l.race
 	if outcome == stats.AttemptClosed {
@@ -133,12 +133,14 @@ func (l *learning) onServed(a *Attempt, now, latency time.Duration, outcome stat
 	if v := &a.visit; latency > 0 {
 		v.ep.Learn(now, r.Policy.HedgeRoute.Latencies.Scaled(now, latency, l.watch.Class), v.load)
 	}
-	l.onSlotTime(a)
+	if a.place.HasSlot() {
+		r.Service.Admission.RecordServiceTime(a.visit.sent)
+	}
 }
 
-// onSlotTime tells the automatic limit the time that the application took for a, at least.
-func (l *learning) onSlotTime(a *Attempt) {
+// onSlotDeadline tells the automatic limit that the application has not responded to a in time.
+func (l *learning) onSlotDeadline(a *Attempt) {
 	if a.place.HasSlot() {
-		l.race.Service.Admission.RecordServiceTime(a.visit.sent)
+		l.race.Service.Admission.RecordDeadline(a.visit.sent)
 	}
 }

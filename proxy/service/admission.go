@@ -235,6 +235,14 @@ func (a *Admission) RecordServiceTime(sent time.Duration) {
 	a.wakeQueued()
 }
 
+// RecordDeadline is RecordServiceTime for a request that has reached its deadline.
+func (a *Admission) RecordDeadline(sent time.Duration) {
+	if a.slots.Auto != nil {
+		a.slots.Auto.Late.Add(1)
+	}
+	a.RecordServiceTime(sent)
+}
+
 // dispatchQueued sends queued attempts with the slots that were passed to this loop.
 func (a *Admission) dispatchQueued() {
 	for c := range classes {

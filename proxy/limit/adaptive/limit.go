@@ -50,8 +50,9 @@ const (
 // Window contains the measurements between two calls of Update.
 type Window struct {
 	Elapsed time.Duration
-	Answers int           // requests that the application has finished
-	Latency time.Duration // sum of their latencies
+	Answers int           // requests that the application has finished, or that reached their deadline
+	Late    int           // of Answers, those that reached their deadline
+	Latency time.Duration // sum of the latencies of Answers; for Late, the time until the deadline
 	Reached bool          // reports whether a request found the limit reached
 }
 
@@ -124,6 +125,10 @@ func (l *Limit) Update(w Window) bool {
 	}
 	// Not 0: the ratio of two latencies could then be 0/0, and the limit NaN for ever.
 	l.previous, l.latency = l.latency, max(1, float64(w.Latency)/float64(w.Answers))
+	if w.Late > w.Answers/2 {
+		l.adjustLate(w.Reached)
+		return true
+	}
 	switch l.phase {
 	case starting:
 		l.start(w.Reached)
@@ -175,8 +180,25 @@ func (l *Limit) adjust(reached bool) {
 		l.phase = draining
 		return
 	}
+	l.set(l.next())
+}
+
+// next returns the limit that follows from the latency of the last window.
+func (l *Limit) next() float64 {
 	target := l.limit*headroom*l.base/l.latency + 1
-	l.set(min(max((l.limit+target)/2, minStep*l.limit), maxStep*l.limit))
+	return min(max((l.limit+target)/2, minStep*l.limit), maxStep*l.limit)
+}
+
+// adjustLate follows a window in which most requests reached their deadline. How long the application takes now is not known,
+// only that it takes longer: the limit may fall, and does not rise. A probe would compare deadlines, so it is given up.
+func (l *Limit) adjustLate(reached bool) {
+	if l.base == 0 {
+		return
+	}
+	l.phase = steady
+	if reached {
+		l.set(min(l.limit, l.next()))
+	}
 }
 
 // endProbe evaluates a probe: the latency was beforeProbe, and is l.latency at half the limit.
