@@ -15,10 +15,6 @@ import (
 // maxAccepts limits the connections that one turn accepts, so that open connections wait no longer.
 const maxAccepts = 16
 
-// nextTurn is how long a timer takes that an event arms for the next turn. Timers come after events: one without a
-// delay fires in the turn that has armed it.
-const nextTurn = time.Nanosecond
-
 // acceptor accepts the connections of a listener on one loop. The acceptors of all loops share the
 // socket: the engine tells one loop that waits of a connection, or all.
 type acceptor struct {
@@ -26,14 +22,25 @@ type acceptor struct {
 	fd      int // of a socket of l
 	loop    *eventLoop
 	watched bool
+	turn    time.Duration // when the turn began that has accepted last
 	backoff time.Duration // after the next failed accept
 	timer   loop.Timer    // armed after maxAccepts, a panic or a failure: connections may wait without another event
 }
 
 func newAcceptor(l *Listener, fd int, on *eventLoop) *acceptor {
 	a := &acceptor{l: l, fd: fd, loop: on, backoff: kernel.MinBackoff}
-	a.timer.Fire = a.start
+	a.timer.Fire = a.goOn
 	return a
+}
+
+// goOn accepts those that still wait. Timers come after the events of a turn: after an event of the listener, goOn waits
+// for the next turn.
+func (a *acceptor) goOn() {
+	if a.turn == a.loop.turn.began {
+		a.loop.After(0, &a.timer)
+		return
+	}
+	a.start()
 }
 
 // start watches the socket, unless it is watched, and accepts.
@@ -61,7 +68,8 @@ func (a *acceptor) stop() {
 
 // onEvents implements watcher. The kernel tells once of all connections that wait.
 func (a *acceptor) onEvents(kernel.Events) {
-	a.loop.After(nextTurn, &a.timer)
+	a.turn = a.loop.turn.began
+	a.loop.After(0, &a.timer)
 	errno := kernel.AcceptAll(a.fd, maxAccepts, func(fd int, from netip.AddrPort) {
 		a.backoff = kernel.MinBackoff
 		a.l.onAccept(a.loop, fd, from)
