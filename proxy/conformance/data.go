@@ -114,15 +114,15 @@ func readToRoom(s *suite) {
 	s.do(func(loop.Loop) { s.same("server", server.got, pattern(3, size)) })
 }
 
-// writeParts sends more than kernels buffer, in parts of all sizes, which it overwrites as soon as
+// writeParts sends more than kernels buffer, in parts of all sizes, the last of which are small. It overwrites them as soon as
 // WriteParts has returned.
 func writeParts(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)
-	const size = 16 << 20
+	const size, last = 16 << 20, 100
 	s.do(func(loop.Loop) {
 		b := pattern(2, size)
-		rest, n := b, 1
+		rest, n := b[:size-last], 1
 		for len(rest) > 0 {
 			parts := [][]byte{nil}
 			for range 40 {
@@ -133,6 +133,7 @@ func writeParts(s *suite) {
 			server.conn.WriteParts(parts)
 		}
 		server.conn.WriteParts(nil)
+		server.conn.WriteParts([][]byte{b[size-last : size-1], b[size-1:]})
 		clear(b)
 		server.drain()
 	})

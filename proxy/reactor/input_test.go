@@ -45,13 +45,20 @@ func TestHasInput(t *testing.T) {
 	})
 }
 
-// roomy is a stream with memory for its input.
+// roomy is a stream with memory for its input. The first room is one byte.
 type roomy struct {
 	*stream
 	memory []byte
+	more   bool
 }
 
-func (r *roomy) Room() []byte { return r.memory }
+func (r *roomy) Room() []byte {
+	if !r.more && len(r.memory) > 0 {
+		r.more = true
+		return r.memory[:1]
+	}
+	return r.memory
+}
 
 // TestReadToRoom: input is read to the memory that its receiver has, and elsewhere
 // once it has none.
