@@ -3,6 +3,7 @@ package reactor
 import (
 	"errors"
 	"net"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -106,6 +107,16 @@ func TestBindBesideFails(t *testing.T) {
 	closed.Close()
 	if ln, err := BindWith("127.0.0.1:0", BindOptions{Beside: []net.Listener{closed}}); err == nil || ln != nil {
 		t.Errorf("%v, %v", ln, err)
+	}
+}
+
+// TestListenFails: an address at which no socket can be opened is an error.
+func TestListenFails(t *testing.T) {
+	e := start(t, Options{})
+	for _, addr := range []string{"127.0.0.1", "192.0.2.1:0", "unix:" + filepath.Join(t.TempDir(), "missing", "s")} {
+		if l, err := e.Listen(addr, ListenOptions{}, nil); l != nil || err == nil {
+			t.Errorf("%s: %v, %v", addr, l, err)
+		}
 	}
 }
 

@@ -333,6 +333,9 @@ func TestDialTimeoutAfterConnect(t *testing.T) {
 			for e.dialer.busy() > 0 {
 				on(t, l, func() {})
 			}
+			if e.dialer.waiting != nil {
+				t.Error("the empty queue of dials keeps its memory")
+			}
 			on(t, l, func() {})
 			if s := e.Stats(); s.Open != 0 || s.Dialled != 0 || s.DialErrors != 1 || l.load.Load() != 0 || e.connections.dialled.Load() != 0 || len(closed) > 0 {
 				t.Errorf("stats %+v, load %d", s, l.load.Load())
@@ -482,7 +485,8 @@ func TestDescriptor(t *testing.T) {
 	for name, write := range map[string]func(d *descriptor, b []byte) syscall.Errno{
 		"bytes": (*descriptor).write,
 		"parts": func(d *descriptor, b []byte) syscall.Errno {
-			return d.writeParts([][]byte{nil, b[:len(b)/2], nil, b[len(b)/2:], nil})
+			n := len(b) / 4
+			return d.writeParts([][]byte{nil, b[:n], b[n : 2*n], nil, b[2*n : 3*n], nil, nil, b[3*n:]})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -590,6 +594,54 @@ func TestDescriptor(t *testing.T) {
 					t.Errorf("after the close: %d bytes, %v", n, errno)
 				}
 			})
+		})
+	}
+}
+
+// TestLastByte: if the kernel takes all but one byte, that one is kept.
+func TestLastByte(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	pair := func() (near, far int) {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.SetNonblock(ends[0], true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ends[0], ends[1]
+	}
+	size, taken := 4<<20, 0
+	for tries := 0; taken != size-1; tries++ { // how much is taken depends a little on how much is sent
+		if taken > 0 {
+			size = taken + 1
+		}
+		near, far := pair()
+		n, errno := kernel.Send(near, make([]byte, size))
+		unix.Close(near)
+		unix.Close(far)
+		if taken = n; errno != 0 {
+			t.Fatal(errno)
+		}
+		if tries > 100 {
+			t.Skip("the kernel never takes all but one byte")
+		}
+	}
+	for name, write := range map[string]func(d *descriptor) syscall.Errno{
+		"bytes": func(d *descriptor) syscall.Errno { return d.write(make([]byte, size)) },
+		"part":  func(d *descriptor) syscall.Errno { return d.writeParts([][]byte{make([]byte, size)}) },
+	} {
+		near, far := pair()
+		defer unix.Close(far)
+		d := &descriptor{loop: l, fd: near}
+		on(t, l, func() {
+			if err := d.watch(ignored{}, kernel.Input); err != nil {
+				t.Error(err)
+			}
+			if errno := write(d); errno != 0 || d.buffered() != 1 {
+				t.Errorf("%s: %d bytes are left, %v", name, d.buffered(), errno)
+			}
+			d.close()
 		})
 	}
 }

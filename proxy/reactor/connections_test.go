@@ -454,6 +454,9 @@ func TestDialsLeaveFiles(t *testing.T) {
 		if _, err := dialOn(closedAddr(t)); err == nil || errors.Is(err, loop.ErrDialQueue) {
 			t.Errorf("a dial to a closed port: %v", err)
 		}
+		if _, err := dialOn("255.255.255.255:1"); err == nil || errors.Is(err, loop.ErrDialQueue) { // no connection can be made to it
+			t.Errorf("a dial to all hosts: %v", err)
+		}
 	}
 	first, err := dialOn(addr)
 	_, err2 := dialOn(addr)

@@ -241,3 +241,45 @@ func TestDrainAfterHalfClose(t *testing.T) {
 		t.Errorf("OnClose(%v)", err)
 	}
 }
+
+// TestDrainStalls: a drain has stalled when no byte was taken for WriteStall. Each byte begins the time anew.
+func TestDrainStalls(t *testing.T) {
+	const stall = time.Second
+	l := &eventLoop{reactor: &Reactor{}}
+	l.reactor.SetWriteStall(stall)
+	d := &drain{c: &conn{descriptor: descriptor{loop: l}}, left: 10}
+	for _, c := range []struct {
+		at   time.Duration
+		left int
+		want bool
+	}{
+		{stall - 1, 10, false},
+		{stall, 10, true},
+		{stall, 9, false},
+		{2*stall - 1, 9, false},
+		{2 * stall, 9, true},
+		{2 * stall, 8, false},
+		{3*stall - 1, 8, false},
+	} {
+		if l.now = c.at; d.stalled(c.left) != c.want {
+			t.Errorf("with %d bytes left at %s: stalled is %t", c.left, c.at, !c.want)
+		}
+	}
+}
+
+// TestDrainOfReset: a drain of a connection that the peer has reset ends at once.
+func TestDrainOfReset(t *testing.T) {
+	e := start(t, Options{})
+	e.linger = time.Hour
+	closed := make(chan error, 1)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	on(t, c.loop, func() {
+		reset(t, peer, c.fd)
+		if c.Drain(); c.state != connClosed || c.drain.timer.Armed() {
+			t.Errorf("the state is %d, the timer is armed: %t", c.state, c.drain.timer.Armed())
+		}
+	})
+	if err := recv(t, closed, "OnClose"); err != nil {
+		t.Errorf("OnClose(%v)", err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // bytewise is a connection that writes single bytes.
@@ -189,27 +190,32 @@ func TestTLSHandshakeIdle(t *testing.T) {
 	}
 }
 
-// TestTLSRefusedHandshake: a handshake that has failed holds no place while its connection waits for the peer's end.
+// TestTLSRefusedHandshake: a handshake that has failed holds no place while its connection waits for the peer's end, and the rest of
+// the input is read, since a close would reset the connection.
 func TestTLSRefusedHandshake(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	sent := append(clientHello(t, own), "\x17\x03\x03\x00\x02hi"...)
+	sent := append(append(clientHello(t, own), "\x17\x03\x03\x00\x02hi"...), make([]byte, 2*inputSize)...)
 	eventually(t, func() error { // again if the connection has waited too long
 		c := dial(t, addr)
 		must.Write(t, c, sent)
 		if _, err := io.ReadAll(c); err != nil {
 			return err
 		}
-		refused, taken := 0, 0
+		refused, taken, unread := 0, 0, 0
 		on(t, e.loops[0], func() {
 			for n := range e.loops[0].newcomers {
 				if n.state == newcomerRefused {
 					refused++
+					unread, _ = kernel.Unread(n.fd)
 				}
 			}
 			taken, _ = e.handshakes.inProgress()
 		})
+		if unread > 0 {
+			return fmt.Errorf("%d bytes are not read", unread)
+		}
 		if refused == 0 {
 			return errors.New("no connection waits for the peer's end")
 		}

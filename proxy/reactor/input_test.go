@@ -3,10 +3,12 @@ package reactor
 import (
 	"bytes"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // TestHasInput: a loop that is late learns that a connection has input which it has not read.
@@ -89,4 +91,36 @@ func TestReadToRoom(t *testing.T) {
 			t.Errorf("other bytes than were sent, or room for %d is left", len(r.memory))
 		}
 	})
+}
+
+// TestReadsOfEvent: a read that does not fill the memory is the last of its event, unless the event says that all must be read. What
+// came meanwhile is read at the next event.
+func TestReadsOfEvent(t *testing.T) {
+	for _, all := range []kernel.Events{0, kernel.All} {
+		e := start(t, Options{})
+		l := e.loops[0]
+		reads := make(chan string, 2)
+		var c *conn
+		var peer net.Conn
+		s := &stream{data: func(b []byte) {
+			if reads <- string(b); len(reads) == 1 {
+				must.Write(t, peer, "second")
+				awaitInput(t, c)
+			}
+		}}
+		c, peer = accepted(t, e, s)
+		on(t, l, func() {
+			must.Write(t, peer, "first")
+			awaitInput(t, c)
+			c.onEvents(kernel.Input | all)
+			if n := len(reads); (n == 2) != (all != 0) {
+				t.Errorf("%d reads in an event for %b", n, kernel.Input|all)
+			}
+		})
+		for _, want := range []string{"first", "second"} {
+			if got := recv(t, reads, "the input"); got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,11 +62,17 @@ func TestNewcomersGiveWay(t *testing.T) {
 	other := dialFrom(t, "127.0.0.2", addr)
 	awaitNewcomers(t, l, 1)
 	var silent []net.Conn
+	all := map[*newcomer]bool{}
 	for i := range 6 {
 		c := dial(t, addr)
 		must.Write(t, c, half)
 		silent = append(silent, c)
 		awaitNewcomers(t, l, min(i+2, 3))
+		on(t, e.loops[0], func() {
+			for n := range e.loops[0].newcomers {
+				all[n] = true
+			}
+		})
 	}
 	for _, c := range silent[:4] {
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !isReset(err) {
@@ -83,6 +90,13 @@ func TestNewcomersGiveWay(t *testing.T) {
 		c.Close()
 	}
 	awaitNewcomers(t, l, 0)
+	on(t, e.loops[0], func() {
+		for n := range all {
+			if n.state == newcomerLeft && (n.input != nil || n.timer.Armed() || n.fd >= 0) {
+				t.Errorf("one that has left holds %d bytes and descriptor %d, its timer is armed: %t", len(n.input), n.fd, n.timer.Armed())
+			}
+		}
+	})
 	if st := e.Stats(); st.Handshakes != 2 || st.TLSFailures[CodeBusy] > 0 {
 		t.Errorf("%+v", st)
 	}
@@ -275,5 +289,46 @@ func awaitWaiting(t *testing.T, e *Reactor, n int) {
 			return fmt.Errorf("%d handshakes wait for their peers, want %d", got, n)
 		}
 		return nil
+	})
+}
+
+// TestRefusedHelloHoldsNothing: a peer whose ClientHello is malformed holds no input while its end is awaited.
+func TestRefusedHelloHoldsNothing(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := e.loops[0]
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	first := clientHello(t, own)[:5]
+	eventually(t, func() error { // again if the connection has waited too long
+		c := dial(t, addr)
+		defer c.Close()
+		must.Write(t, c, first)
+		var n *newcomer
+		eventually(t, func() error {
+			on(t, l, func() {
+				for other := range l.newcomers {
+					if len(other.input) == len(first) {
+						n = other
+					}
+				}
+			})
+			if n == nil {
+				return errors.New("the first part is not read")
+			}
+			return nil
+		})
+		must.Write(t, c, "\x02no ClientHello")
+		if _, err := io.ReadAll(c); err != nil {
+			return err
+		}
+		err := error(nil)
+		on(t, l, func() {
+			if n.state != newcomerRefused {
+				err = errors.New("it does not wait for the peer's end")
+			} else if n.input != nil {
+				t.Errorf("it holds %d bytes", len(n.input))
+			}
+		})
+		return err
 	})
 }

@@ -26,6 +26,9 @@ func TestOutput(t *testing.T) {
 		if len(rest) > 0 || o.len != len(want) {
 			t.Fatalf("%d bytes are missing, and it says that it has %d of %d", len(rest), o.len, len(want))
 		}
+		if some := o.parts(nil, 2); len(some) != min(2, len(parts)) {
+			t.Fatalf("%d parts, want at most 2 of %d", len(some), len(parts))
+		}
 		size := int(unsafe.Sizeof(block{}))
 		taken, most := len(parts)*size, (len(want)/blockSize+2)*size
 		if taken > most || len(want) == 0 && (taken > 0 || o != output{}) {

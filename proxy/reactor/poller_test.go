@@ -3,6 +3,7 @@ package reactor
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -254,6 +255,72 @@ func TestWatchedEvents(t *testing.T) {
 		})
 		return err
 	})
+	on(t, l, func() {
+		p.changes = nil
+		if errno := c.keep([]byte("x")); errno != 0 || !slices.Equal(p.changes, []kernel.Events{kernel.Input | kernel.Output}) {
+			t.Errorf("with one byte of output, watched for %b, %v", p.changes, errno)
+		}
+	})
+}
+
+// TestHandshakeWatches: a connection whose handshake goes well, and that has no input after it, is watched once.
+func TestHandshakeWatches(t *testing.T) {
+	own := NewIdentity(t)
+	e, l, p := startFailing(t, Options{})
+	opened := make(chan struct{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{open: func(loop.Conn) { close(opened) }}
+	})
+	if err := tls.Client(dial(t, addr), own.Client()).Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	recv(t, opened, "the connection")
+	on(t, l, func() {
+		if len(p.changes) > 0 {
+			t.Errorf("the events of interest change: %b", p.changes)
+		}
+	})
+}
+
+// TestEndAfterReset: Close and Drain of a connection whose peer has reset it are no failure, although close_notify finds the reset, or
+// output that is left can't be sent.
+func TestEndAfterReset(t *testing.T) {
+	own := NewIdentity(t)
+	for name, end := range map[string]func(p *failingPoller, c loop.Conn){
+		"Close":                      func(_ *failingPoller, c loop.Conn) { c.Close() },
+		"Close, and nothing is kept": func(p *failingPoller, c loop.Conn) { p.change = errPoller; c.Close() },
+		"Drain":                      func(_ *failingPoller, c loop.Conn) { c.Drain() },
+		"Drain, and nothing is kept": func(p *failingPoller, c loop.Conn) { p.change = errPoller; c.Drain() },
+		"Drain after a write":        func(_ *failingPoller, c loop.Conn) { c.Write([]byte("x")); c.Drain() },
+	} {
+		for _, o := range []ListenOptions{{}, {TLS: own.Server}} {
+			t.Run(fmt.Sprintf("%s, TLS %t", name, o.TLS != nil), func(t *testing.T) {
+				e, l, p := startFailing(t, Options{})
+				conns, closed := make(chan *conn, 1), make(chan error, 2)
+				raw := dial(t, listen(t, e, o, func() loop.Receiver {
+					return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }, close: func(err error) { closed <- err }}
+				}))
+				if o.TLS != nil {
+					if err := tls.Client(raw, own.Client()).Handshake(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c := recv(t, conns, "the connection")
+				on(t, l, func() {
+					reset(t, raw, c.fd)
+					end(p, c)
+					p.change = nil
+				})
+				if err := recv(t, closed, "OnClose"); err != nil {
+					t.Errorf("OnClose(%v)", err)
+				}
+				on(t, l, func() {})
+				if len(closed) > 0 || e.Stats().Panics > 0 {
+					t.Errorf("%d more calls of OnClose, %d panics", len(closed), e.Stats().Panics)
+				}
+			})
+		}
+	}
 }
 
 // TestDetachFails: a connection that can't leave its loop stays, and works.
@@ -426,20 +493,24 @@ func reset(t *testing.T, client net.Conn, fd int) {
 func TestDeliverFails(t *testing.T) {
 	e := start(t, Options{})
 	l := listenEcho(t, e, ListenOptions{})
-	nc := dial(t, l.Addr().String())
-	ask(t, nc, "hello")
-	at, ok := e.connections.reserve(l.countedSource(-1, netip.MustParseAddr("10.0.0.9")), &l.limit, connFiles)
-	if !ok {
-		t.Fatal("refused")
-	}
-	nc.Close()
-	l.assign(nc, at, nc.RemoteAddr())
-	e.wantReserved(t, 0, 0)
-	on(t, e.loops[0], func() {
-		if s := e.Stats(); s.AcceptErrors != 1 || s.Open != 0 || s.Inbound != 0 || e.loops[0].load.Load() != 0 {
-			t.Errorf("%+v, load %d", s, e.loops[0].load.Load())
+	closed := dial(t, l.Addr().String())
+	ask(t, closed, "hello")
+	closed.Close()
+	noSocket, far := net.Pipe()
+	for i, nc := range []net.Conn{closed, noSocket} {
+		at, ok := e.connections.reserve(l.countedSource(-1, netip.MustParseAddr("10.0.0.9")), &l.limit, connFiles)
+		if !ok {
+			t.Fatal("refused")
 		}
-	})
+		l.assign(nc, at, nc.RemoteAddr())
+		e.wantReserved(t, 0, 0)
+		on(t, e.loops[0], func() {
+			if s := e.Stats(); s.AcceptErrors != int64(i+1) || s.Open != 0 || s.Inbound != 0 || e.loops[0].load.Load() != 0 || s.Panics > 0 {
+				t.Errorf("%+v, load %d", s, e.loops[0].load.Load())
+			}
+		})
+	}
+	ends(t, far)
 }
 
 // TestFirstInput: one byte of a peer is input.

@@ -402,7 +402,11 @@ func TestStop(t *testing.T) {
 			close: func(err error) { closed <- err },
 		}
 	}
-	addr := listen(t, e, ListenOptions{}, inbound)
+	listener, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Receiver { return inbound() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
 	for range n {
 		dial(t, addr)
 		recv(t, opened, "a connection")
@@ -441,6 +445,72 @@ func TestStop(t *testing.T) {
 	}
 	if err := e.Stop(ctx); err != ErrStopped {
 		t.Errorf("second Stop: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- listener.Close() }()
+	if err := recv(t, ended, "Close after Stop"); err != net.ErrClosed {
+		t.Errorf("Close after Stop: %v", err)
+	}
+}
+
+// TestDialWhileStopping: a dial from OnClose during Stop ends with ErrStopped before Stop returns, whichever way it would go.
+func TestDialWhileStopping(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:1", "unix:@remora-reactor-nobody"} {
+		e := start(t, Options{})
+		closed := make(chan error, 2)
+		c, _ := accepted(t, e, &stream{})
+		on(t, c.loop, func() {
+			c.SetReceiver(&stream{close: func(error) {
+				c.loop.Dial(addr, waitLimit, &stream{open: func(loop.Conn) { t.Error("OnOpen") }, close: func(err error) { closed <- err }})
+			}})
+		})
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(closed) != 1 {
+			t.Fatalf("%s: %d calls of OnClose", addr, len(closed))
+		}
+		if err := <-closed; !errors.Is(err, ErrStopped) {
+			t.Errorf("%s: OnClose(%v)", addr, err)
+		}
+	}
+}
+
+// stoppedContext is a context that has ended, although nobody is told.
+type stoppedContext struct{ context.Context }
+
+func (stoppedContext) Err() error { return context.Canceled }
+
+// TestDialerConnectStopped: a connection that the dialer has made when the reactor stops is closed.
+func TestDialerConnectStopped(t *testing.T) {
+	e := start(t, Options{})
+	ln := must.Listen(t)
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		nc, err := ln.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- nc
+	}()
+	d := dialer{reactor: &Reactor{ctx: stoppedContext{context.Background()}}}
+	w := &dialing{c: &conn{descriptor: descriptor{loop: e.loops[0]}, remote: ln.Addr().String()}, until: time.Now().Add(waitLimit)}
+	if nc, over, err := d.connect(w); nc != nil || over != nil || err != ErrStopped {
+		t.Errorf("%v, %v, %v", nc, over, err)
+	}
+	nc := recv(t, accepted, "the connection")
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
+	ends(t, nc)
+}
+
+// TestDialerLate: a dial whose time is up when a goroutine takes it is not begun.
+func TestDialerLate(t *testing.T) {
+	e := start(t, Options{})
+	w := &dialing{c: &conn{descriptor: descriptor{loop: e.loops[0]}, remote: must.Listen(t).Addr().String()}, until: time.Now()}
+	on(t, e.loops[0], func() {}) // after what the start has posted
+	if e.dialer.dial(w); w.tried.Load() || e.connections.dialled.Load() != 0 || e.loops[0].posts.some.Load() {
+		t.Error("it was begun")
 	}
 }
 

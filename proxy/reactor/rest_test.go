@@ -98,6 +98,10 @@ func TestRest(t *testing.T) {
 	if at.begin(time.Hour + restAfter - 1); at.rested != time.Hour {
 		t.Error("a short wait is a rest")
 	}
+	if at.begin(time.Hour + restAfter); at.rested != time.Hour+restAfter {
+		t.Error("a wait of restAfter is no rest")
+	}
+	at.rested = time.Hour
 	if at.ended = time.Hour + restAgain - 1; !at.restsAgain() {
 		t.Error("no other rest is expected after a rest")
 	}

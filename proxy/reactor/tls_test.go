@@ -220,10 +220,11 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	awaitHandshakes(t, e, 0)
 }
 
-// TestTLSHandshakeTimeoutWaiting: the timer ends a handshake that waits for its peer.
+// TestTLSHandshakeTimeoutWaiting: the timer ends a handshake that waits for its peer, and its goroutine.
 func TestTLSHandshakeTimeoutWaiting(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
+	e.wait = waitLimit
 	l := e.loops[0]
 	c := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, echo))
 	must.Write(t, c, clientHello(t, own))
@@ -239,6 +240,12 @@ func TestTLSHandshakeTimeoutWaiting(t *testing.T) {
 	awaitFailure(t, e, CodeTimeout, 1)
 	awaitHandshakes(t, e, 0)
 	on(t, l, func() {}) // after the timer
+	eventually(t, func() error {
+		if n := e.waiting.Load(); n != 1 {
+			return fmt.Errorf("%d goroutines are free", n)
+		}
+		return nil
+	})
 	if st := e.Stats(); st.Panics > 0 || st.Inbound != 0 || st.Open != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -415,4 +422,42 @@ func TestTLSDials(t *testing.T) {
 	if s := e.Stats(); s.Open != 1 || s.Inbound != 0 || l.load.Load() != 0 {
 		t.Errorf("%+v, load %d", s, l.load.Load())
 	}
+}
+
+// TestTLSGather: the records of a long write are gathered in memory of the loop. A single record is not.
+func TestTLSGather(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	conns := make(chan loop.Conn, 1)
+	c := tls.Client(dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{open: func(c loop.Conn) {
+			if c.(*conn).secure.wire.in != nil {
+				t.Error("the memory of the handshake's input is held")
+			}
+			conns <- c
+		}}
+	})), own.Client())
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	conn, l := recv(t, conns, "the connection"), e.loops[0]
+	on(t, l, func() {
+		if conn.Write(make([]byte, maxRecord)); cap(l.encrypted) > 0 {
+			t.Error("one record is copied")
+		}
+		if conn.Write(make([]byte, maxRecord+1)); cap(l.encrypted) < maxRecord+1 || len(l.encrypted) > 0 {
+			t.Errorf("memory for %d bytes, and %d are in it", cap(l.encrypted), len(l.encrypted))
+		}
+	})
+	must.Read(t, c, 2*maxRecord+1)
+}
+
+// TestTLSPlaintextLeft: a peer that does not speak TLS, and does not take all of Plaintext at once, is closed at once.
+func TestTLSPlaintextLeft(t *testing.T) {
+	e := start(t, Options{})
+	l := listenEcho(t, e, ListenOptions{TLS: NewIdentity(t).Server, Plaintext: make([]byte, 32<<20)}) // more than the kernel takes
+	c := dial(t, l.Addr().String())
+	must.Write(t, c, "GET / HTTP/1.1\r\n\r\n")
+	awaitFailure(t, e, CodePlaintext, 1)
+	awaitReset(t, c)
 }

@@ -81,6 +81,27 @@ func testTLSFailuresAreLogged(t *testing.T) {
 	}
 }
 
+// TestFailDial: a failure after the reactor's stop, or after the caller has given the dial up, is none of the peer.
+func TestFailDial(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, c := range []struct {
+		stop      context.Context
+		err, want error
+		counted   int64
+	}{
+		{t.Context(), io.EOF, io.EOF, 1},
+		{t.Context(), context.Canceled, context.Canceled, 0},
+		{stopped, io.EOF, ErrStopped, 0},
+	} {
+		o := tlsOutcomes{log: slog.New(slog.DiscardHandler)}
+		got := o.failDial(c.stop, "a peer", c.err)
+		if _, _, failures := o.snapshot(); got != c.want || failures[CodeFailed] != c.counted {
+			t.Errorf("%v: %v, want %v; counted %v", c.err, got, c.want, failures)
+		}
+	}
+}
+
 // TestSocketDialerCancelled: a dial whose caller gives it up is no failure of the endpoint, and leaves nothing.
 func TestSocketDialerCancelled(t *testing.T) {
 	e := start(t, withTLS(Options{}, NewIdentity(t)))

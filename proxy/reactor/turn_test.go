@@ -381,6 +381,12 @@ func TestTimeOfTurn(t *testing.T) {
 	if len(at) != 4 || at[0] <= l.turn.began || at[1] != at[0] || at[2] <= at[1] || at[3] != at[2] || at[3] > l.turn.ended {
 		t.Errorf("functions at %d in a turn from %d to %d", at, l.turn.began, l.turn.ended)
 	}
+	l.Post(note)
+	l.BeginTurn()
+	later(l)
+	if l.EndTurn(); at[4] <= l.turn.began {
+		t.Errorf("the only function is at %d in a turn from %d", at[4], l.turn.began)
+	}
 }
 
 // seen is a watcher that notes when it is told of events.
@@ -404,6 +410,9 @@ func TestEventsOfTurn(t *testing.T) {
 	s := &seen{l: l}
 	l.setWatcher(3, s)
 	l.setWatcher(5, s)
+	if n := len(l.watchers); n != 6 {
+		t.Errorf("memory for the watchers of %d descriptors, want 6", n)
+	}
 	l.BeginTurn()
 	later(l)
 	for fd := range 8 { // of 3 and 5 alone

@@ -165,18 +165,37 @@ func TestUnixFullBacklog(t *testing.T) {
 	recv(t, closed, "the connection to close")
 }
 
-// TestPassedDescriptor: a read that stops at a descriptor, which is dropped, is not the last one.
+// TestPassedDescriptor: a read that stops at a descriptor, which is dropped, is not the last one, of a connection that was accepted or
+// dialled.
 func TestPassedDescriptor(t *testing.T) {
-	e := start(t, Options{})
 	got := make(chan string, 10)
+	s := &stream{data: func(b []byte) { got <- string(b) }}
 	addr := unixAddrs(t)[0]
-	_, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver {
-		return &stream{data: func(b []byte) { got <- string(b) }}
+	path := strings.TrimPrefix(addr, "unix:")
+	t.Run("accepted", func(t *testing.T) {
+		e := start(t, Options{})
+		if _, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver { return s }); err != nil {
+			t.Fatal(err)
+		}
+		passDescriptor(t, e, must.Dial(t, "unix", path), got)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := must.Dial(t, "unix", strings.TrimPrefix(addr, "unix:"))
+	t.Run("dialled", func(t *testing.T) {
+		e := start(t, Options{})
+		ln := must.ListenOn(t, "unix", path)
+		defer ln.Close()
+		on(t, e.loops[0], func() { e.loops[0].Dial(addr, waitLimit, s) })
+		c, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		passDescriptor(t, e, c, got)
+	})
+}
+
+// passDescriptor sends bytes and a descriptor on c, whose other end sends what it reads to got.
+func passDescriptor(t *testing.T, e *Reactor, c net.Conn, got chan string) {
+	t.Helper()
 	must.Write(t, c, "1")
 	recv(t, got, "the first input")
 	release := holdLoop(e.loops[0])
