@@ -304,27 +304,32 @@ func TestAccessLogBrokenCall(t *testing.T) {
 	c.waitNoStreams()
 }
 
-// TestAccessLogWholeCall: a gRPC call whose whole response names no code has no code in the log, and counts as failed.
+// TestAccessLogWholeCall: a gRPC call whose whole response names no code has no code in the log, and counts as failed, whether its
+// request is a message or a stream.
 func TestAccessLogWholeCall(t *testing.T) {
+	whole := strings.Repeat("w", 2*longest)
 	endpoint := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(w, "whole")
+		w.Header().Set("Content-Type", "application/grpc")
+		_, _ = io.WriteString(w, whole)
 	})
-	c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, endpoint)
-	r, _ := http.NewRequest("POST", "http://"+c.addr+"/a.B/C", strings.NewReader(strings.Repeat("x", 2*longest)))
-	r.Header.Set("Content-Type", "application/grpc")
-	resp, err := c.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(resp.Body); string(body) != "whole" || err != nil {
-		t.Errorf("got %q, %v", body, err)
-	}
-	resp.Body.Close()
-	for i, s := range c.nodes {
-		if l := s.log.line(0); l.GRPC != "other" || l.Outcome != "5xx" || l.Status != 200 {
-			t.Errorf("sidecar %d: %+v", i, l)
+	for _, size := range []int{2 * longest, 5} {
+		c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, endpoint)
+		r, _ := http.NewRequest("POST", "http://"+c.addr+"/a.B/C", strings.NewReader(strings.Repeat("x", size)))
+		r.Header.Set("Content-Type", "application/grpc")
+		resp, err := c.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if body, err := io.ReadAll(resp.Body); string(body) != whole || err != nil {
+			t.Errorf("got %d bytes, %v", len(body), err)
+		}
+		resp.Body.Close()
+		for i, s := range c.nodes {
+			if l := s.log.line(0); l.GRPC != "other" || l.Outcome != "5xx" || l.Status != 200 {
+				t.Errorf("a request of %d bytes, sidecar %d: %+v", size, i, l)
+			}
+		}
+		c.waitNoStreams()
 	}
-	c.waitNoStreams()
 }

@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/fair/share"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
@@ -282,14 +283,18 @@ func TestTunnelMemoryLimit(t *testing.T) {
 func TestFetchFailed(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	b, at := s.inFront(), s.entry.linkAddr()
-	client := b.fetch(at, link.Token{7}, http1.Head{Framing: http1.Chunked})
-	if got, err := io.ReadAll(client); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	client.Close()
-	b.counts.waitIdle()
-	if sum, failures := b.counts.totals(); sum.StreamsFailed != 1 || failures["deadline"] != 1 {
-		t.Errorf("%d failed, %v", sum.StreamsFailed, failures)
+	for at, f := range map[string]*fault.Failure{s.entry.linkAddr(): fault.Deadline, refusingAddr(t): fault.Reset} {
+		b := s.inFront()
+		client := b.fetch(at, link.Token{7}, http1.Head{Framing: http1.Chunked})
+		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, "the client", resp, f.Status, f.Code)
+		client.Close()
+		b.counts.waitIdle()
+		if sum, failures := b.counts.totals(); sum.StreamsFailed != 1 || failures[f.Code] != 1 || len(failures) != 1 {
+			t.Errorf("%d failed, %v", sum.StreamsFailed, failures)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/valyala/bytebufferpool"
@@ -36,6 +37,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
 			s := newSidecar(t, options{}, a.addr)
+			s.srv.window = time.Hour // the pace does not end the stream
 			early := make(chan weak.Pointer[byte], 1)
 			client := s.dialTo(acceptEach(s.t, func(nc *net.TCPConn) {
 				r := c.request
@@ -71,6 +73,7 @@ func TestEarlyBytesReleased(t *testing.T) {
 	t.Run("response", func(t *testing.T) {
 		a := newApp(t)
 		s := newSidecar(t, options{}, a.addr)
+		s.srv.window = time.Hour
 		src, server := s.entry.source(a, length, "")
 		b := make([]byte, 0, earlySize)
 		early := weak.Make(&b[:1][0])

@@ -204,6 +204,9 @@ func TestCutEarly(t *testing.T) {
 		server.Close()
 		receive(t, a.conns, "the second connection").Close()
 		s.counts.waitIdle()
+		if sum, _ := s.counts.totals(); sum.StreamBytesIn != 0 || sum.StreamBytesOut != 0 {
+			t.Errorf("%d bytes in and %d out count", sum.StreamBytesIn, sum.StreamBytesOut)
+		}
 	})
 }
 

@@ -12,10 +12,12 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/race"
+	"github.com/remora-proxy/remora/proxy/shard"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
@@ -27,6 +29,7 @@ func TestPanics(t *testing.T) {
 		r := &downstream.StreamRequest{
 			Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Kind: stats.StreamBody, Head: []byte(chunked),
 			Chunks: true, Rest: []byte("1\r\nx\r\n0\r\n\r\n"), Buffer: buffers.Get(0),
+			Record: s.srv.worker().StreamRecord("in", "client", "app"), GRPC: true,
 		}
 		r.Body.Reset(&http1.Head{Framing: http1.Chunked}, s.srv.limits())
 		return r
@@ -37,6 +40,12 @@ func TestPanics(t *testing.T) {
 			r := body(s, nc)
 			r.Opener = panickingOpener{r.Opener}
 			s.srv.Request(socket{nc}, r)
+		},
+		"head": func(s *sidecar, nc *net.TCPConn) {
+			s.srv.Accept(socket{nc}, &downstream.StreamAccept{
+				Opener: panickingOpener{s.srv.worker()}, Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
+				Rest: []byte("GET / HTTP/1.1\r\nHost: app\r\n\r\n"), Record: s.srv.worker().StreamRecord("in", "client", "app"),
+			})
 		},
 		"upload": func(s *sidecar, nc *net.TCPConn) {
 			r := body(s, nc)
@@ -63,6 +72,7 @@ func TestPanics(t *testing.T) {
 			p.opener = s.srv.worker()
 			tunnel := s.srv.newTunnel(p, "app", waitLimit)
 			tunnel.relay.p = nil
+			tunnel.record = s.srv.worker().StreamRecord("in", "client", "app")
 			s.srv.start(p, tunnel.run)
 		},
 		"response": func(s *sidecar, nc *net.TCPConn) {
@@ -75,7 +85,7 @@ func TestPanics(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			src := &race.StreamSource{Socket: socket{up.(*net.TCPConn)}, Service: "app", Stream: st} // it has no buffer
+			src := &race.StreamSource{Socket: socket{up.(*net.TCPConn)}, Service: "app", Stream: st, Record: s.srv.worker().StreamRecord("in", "client", "app")} // it has no buffer
 			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Opener: s.srv.worker(), Source: src})
 		},
 		"accepted": func(s *sidecar, nc *net.TCPConn) {
@@ -86,7 +96,7 @@ func TestPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
-			s := newSidecar(t, options{}, a.addr)
+			s := newSidecar(t, options{more: "access_log: {path: /log}"}, a.addr)
 			apps[s] = a
 			client, err := net.Dial("tcp", acceptEach(s.t, func(nc *net.TCPConn) { begin(s, nc) }))
 			if err == nil { // the reset may be faster
@@ -106,6 +116,11 @@ func TestPanics(t *testing.T) {
 			if sum, _ := s.counts.totals(); sum.StreamBytesIn != 0 || sum.StreamBytesOut != 0 {
 				t.Errorf("%d bytes in and %d out count", sum.StreamBytesIn, sum.StreamBytesOut)
 			}
+			if name != "accepted" { // that has no stream yet
+				if l := s.log.line(0); l.Outcome != "cut" || l.GRPC == "other" {
+					t.Errorf("%+v", l)
+				}
+			}
 			if _, err := io.WriteString(s.dial(), "hello"); err != nil {
 				t.Fatal(err)
 			}
@@ -122,4 +137,5 @@ func TestPanics(t *testing.T) {
 
 type panickingOpener struct{ race.Opener }
 
-func (panickingOpener) Open(string, race.Picked) { panic("boom") }
+func (panickingOpener) Open(string, race.Picked)      { panic("boom") }
+func (panickingOpener) From(shard.Client) race.Opener { panic("boom") }

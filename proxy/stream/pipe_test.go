@@ -283,7 +283,7 @@ func (o *pipeOpener) Open(service string, picked race.Picked) {
 // TestPipeEndpoint: a request reaches an endpoint by a pipe once that is open, and its response
 // comes back, each with its trailers.
 func TestPipeEndpoint(t *testing.T) {
-	s := newSidecar(t, options{}, "127.0.0.1:1")
+	s := newSidecar(t, options{more: "via: on"}, "127.0.0.1:1")
 	server, socket := s.entry.newPeer()
 	server.InitRequest(server.pipe, s.srv.limits())
 	server.to.InitResponse(server.pipe)
@@ -300,6 +300,9 @@ func TestPipeEndpoint(t *testing.T) {
 	}
 	server.to.Data([]byte("pong"))
 	client.want(httpstream.Head)
+	if got := protocol.Find(client.Response.Headers, "via"); string(got) != "2.0 remora" {
+		t.Errorf("the response came by %q", got)
+	}
 	client.wantBody("pong")
 	client.to.End([]protocol.Header{{Name: []byte("sum"), Value: []byte("1")}})
 	server.want(httpstream.End)
@@ -328,8 +331,12 @@ func TestPipeEndpointFails(t *testing.T) {
 		{"alone", []string{"127.0.0.1:1"}, func(p *peer) { p.pipe.Close(errors.New("refused")) }, fault.Connect.Code},
 		{"too many dials", []string{"127.0.0.1:1"}, func(p *peer) { p.pipe.Close(loop.ErrDialQueue) }, fault.DialLimit.Code},
 		{"reset", []string{"127.0.0.1:1"}, func(p *peer) { p.pipe.Open(); p.want(httpstream.Head); p.pipe.Close(nil) }, fault.Reset.Code},
+		{"down", []string{"127.0.0.1:1"}, func(p *peer) { p.wantState(loop.PipeReset) }, fault.EndpointDown.Code},
 	} {
 		s := newSidecar(t, options{}, c.endpoints...)
+		if c.want == fault.EndpointDown.Code {
+			s.srv.SetDown("app", c.endpoints)
+		}
 		server, socket := s.entry.newPeer()
 		server.InitRequest(server.pipe, s.srv.limits())
 		client := s.entry.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)

@@ -312,7 +312,7 @@ func TestReplayOfFailedWrite(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			first, second := &shortConn{}, &shortConn{}
 			broken, written := 0, make(chan error, 1)
-			r := newReplay(s.proc, []byte("head"), func() { broken++ })
+			r := newReplay(s.proc, []byte{'h', 'e', 'a', 'd'}, func() { broken++ })
 			r.resume(&end{conn: first})
 			first.broken = true
 			go func() { written <- r.write([]byte("more")) }()
@@ -320,13 +320,21 @@ func TestReplayOfFailedWrite(t *testing.T) {
 			if len(written) > 0 {
 				t.Error("the write has ended before it is known what becomes of the request")
 			}
+			if n := s.proc.Held(); n < int64(len("headmore")) {
+				t.Errorf("%d bytes count", n)
+			}
 			if again {
 				if !r.suspend() {
 					t.Error("no other endpoint may get the request")
 				}
+				later := make(chan error, 1)
+				go func() { later <- r.write([]byte("last")) }()
+				if synctest.Wait(); len(written) == 0 || len(later) > 0 {
+					t.Errorf("while another endpoint is sought %d writes have ended, and %d of those that began then", len(written), len(later))
+				}
 				r.resume(&end{conn: second})
-				if string(second.kept) != "headmore" {
-					t.Errorf("the second endpoint gets %q", second.kept)
+				if err := <-later; err != nil || string(second.kept) != "headmorelast" {
+					t.Errorf("the second endpoint gets %q, %v", second.kept, err)
 				}
 			}
 			r.settle()

@@ -54,6 +54,7 @@ func TestDirectFails(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := startSidecar(t, `
 admin: {address: ""}
+access_log: {path: /log}
 listeners:
   - {name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [127.0.0.1]}}
   - {name: in, address: "127.0.0.1:0", protocol: http}
@@ -68,6 +69,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 				s.srv.Request(socket{nc}, &downstream.StreamRequest{
 					Kind: c.kind, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Opened: c.opened,
 					Unrouted: to, Head: []byte("GET / HTTP/1.1\r\n\r\n"),
+					Record: s.srv.worker().StreamRecord(c.listener, "client", ""),
 				})
 			}))
 			_, _ = io.WriteString(client, "x")
@@ -84,6 +86,13 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 			}
 			client.Close()
 			s.counts.wantFailure(c.code)
+			dialled := strings.Replace(strings.TrimPrefix(c.to, "to "), "LocalHost", "127.0.0.1", 1)
+			if c.code == "unresolved" {
+				dialled = ""
+			}
+			if l := s.log.line(0); l.Endpoint != dialled || l.Error != c.code {
+				t.Errorf("%+v, want the endpoint %q", l, dialled)
+			}
 		})
 	}
 }
