@@ -596,6 +596,7 @@ func TestAcceptedFrom(t *testing.T) {
 		t.Errorf("the stream is from %+v, want %+v", got, want)
 	}
 	readUntil(t, server, "\r\n\r\n")
+	s.onlyPair("both sides of a call to be free to pause", func(p *pair) bool { return p.interactive.Load() })
 	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 	if err != nil {
@@ -778,5 +779,88 @@ func TestLastBytes(t *testing.T) {
 			t.Errorf("%d bytes and the end: %v, %d bytes are there", n, err, len(in.b))
 		}
 		in.free()
+	}
+}
+
+// bounded is a connection that tells its deadlines.
+type bounded struct {
+	socket
+	read, write *atomic.Pointer[time.Time]
+}
+
+func newBounded(nc socket) bounded {
+	return bounded{nc, new(atomic.Pointer[time.Time]), new(atomic.Pointer[time.Time])}
+}
+
+func (c bounded) SetDeadline(at time.Time) error {
+	c.read.Store(&at)
+	c.write.Store(&at)
+	return c.socket.SetDeadline(at)
+}
+
+func (c bounded) SetReadDeadline(at time.Time) error {
+	c.read.Store(&at)
+	return c.socket.SetReadDeadline(at)
+}
+
+func (c bounded) SetWriteDeadline(at time.Time) error {
+	c.write.Store(&at)
+	return c.socket.SetWriteDeadline(at)
+}
+
+// TestNoDeadlineOfBody: the deadlines of heads do not hold for what follows them.
+func TestNoDeadlineOfBody(t *testing.T) {
+	const interim = "HTTP/1.1 103 Early Hints\r\n\r\n"
+	for name, c := range map[string]struct{ request, interim, response string }{
+		"body":          {"PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n\r\nbody", interim, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"},
+		"upgrade":       {upgradeHead + "body", interim, upgraded},
+		"tunnel":        {"", "", ""},
+		"other sidecar": {"PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n\r\nbody", interim, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			s := newSidecar(t, options{}, a.addr)
+			if name == "other sidecar" {
+				s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink})
+			}
+			ends := make(chan bounded, 2)
+			kept := func(nc socket) loop.Socket {
+				b := newBounded(nc)
+				ends <- b
+				return b
+			}
+			s.dialBy(func(_ int32, nc socket) (loop.Socket, error) { return kept(nc), nil })
+			kind := link.StreamHTTP
+			if c.request == "" {
+				kind = link.StreamOpaque
+			}
+			client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+				s.srv.Accept(kept(socket{nc}), &downstream.StreamAccept{Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: kind}})
+			}))
+			_, _ = io.WriteString(client, c.request)
+			server := receive(t, a.conns, "the connection")
+			if c.request != "" {
+				readUntil(t, server, "body")
+				_, _ = io.WriteString(server, c.interim)
+				readUntil(t, client, "\r\n\r\n")
+				_, _ = io.WriteString(server, c.response)
+				readUntil(t, client, "\r\n\r\n")
+			} else {
+				wantRead(t, "the client", client, string([]byte{link.StreamTaken}))
+			}
+			_, _ = io.WriteString(server, "x")
+			wantRead(t, "the client", client, "x")
+			for range 2 {
+				b := receive(t, ends, "an end")
+				for what, at := range map[string]*time.Time{"reads": b.read.Load(), "writes": b.write.Load()} {
+					if at != nil && !at.IsZero() {
+						t.Errorf("%s at %s have a deadline", what, b.LocalAddr())
+					}
+				}
+			}
+			client.Close()
+			server.Close()
+			s.counts.waitIdle()
+		})
 	}
 }

@@ -67,6 +67,18 @@ func TestPanics(t *testing.T) {
 			}
 			s.srv.Request(socket{nc}, body(s, nc))
 		},
+		"write": func(s *sidecar, nc *net.TCPConn) {
+			dial := s.srv.opt.Dial
+			s.srv.opt.Dial = func(_ context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
+				s.srv.opt.Dial = dial
+				up, err := net.Dial("tcp", addr)
+				if err != nil {
+					return nil, err
+				}
+				return panickingSocket{socket{up.(*net.TCPConn)}}, nil
+			}
+			s.srv.Request(socket{nc}, body(s, nc))
+		},
 		"tunnel": func(s *sidecar, nc *net.TCPConn) {
 			p := s.srv.newClientPair(socket{nc})
 			p.opener = s.srv.worker()
@@ -139,3 +151,7 @@ type panickingOpener struct{ race.Opener }
 
 func (panickingOpener) Open(string, race.Picked)      { panic("boom") }
 func (panickingOpener) From(shard.Client) race.Opener { panic("boom") }
+
+type panickingSocket struct{ socket }
+
+func (panickingSocket) Write([]byte) (int, error) { panic("boom") }

@@ -3,11 +3,13 @@ package stream
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -39,17 +41,18 @@ func TestDirectFails(t *testing.T) {
 		opened   bool
 		heard    string // empty means a reset
 		code     string
+		log      string // empty means that nothing is logged
 	}{
-		{"server that closes", "out", a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
-		{"server by name that closes", "out", strings.Replace(a.addr, "127.0.0.1", "LocalHost", 1), stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
-		{"original destination that closes", "in", "to " + a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset"},
-		{"dead original destination", "in", "to " + dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
-		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
-		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect"},
-		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect"},
-		{"host without an address", "out", "a..test", stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "unresolved"},
-		{"listener that refuses", "in", a.addr, stats.StreamConnect, false, "HTTP/1.1 403 Forbidden\r\n", "direct-refused"},
-		{"no such listener", "gone", a.addr, stats.StreamConnect, true, "", "direct-refused"},
+		{"server that closes", "out", a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset", ""},
+		{"server by name that closes", "out", strings.Replace(a.addr, "127.0.0.1", "LocalHost", 1), stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset", ""},
+		{"original destination that closes", "in", "to " + a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset", ""},
+		{"dead original destination", "in", "to " + dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "original destination not connected"},
+		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "host of a direct request not connected"},
+		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "host of a direct request not connected"},
+		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect", "host of a direct request not connected"},
+		{"host without an address", "out", "a..test", stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "unresolved", "host of a direct request not resolved"},
+		{"listener that refuses", "in", a.addr, stats.StreamConnect, false, "HTTP/1.1 403 Forbidden\r\n", "direct-refused", "direct request refused"},
+		{"no such listener", "gone", a.addr, stats.StreamConnect, true, "", "direct-refused", "direct request refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := startSidecar(t, `
@@ -60,6 +63,8 @@ listeners:
   - {name: in, address: "127.0.0.1:0", protocol: http}
 routes: [{match: {host: app}, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+			log := new(syncbuffer.Buffer)
+			s.srv.opt.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			to := &downstream.Unrouted{Listener: c.listener, Authority: c.to}
 			if original, ok := strings.CutPrefix(c.to, "to "); ok {
 				to.To = netip.MustParseAddrPort(original)
@@ -92,6 +97,9 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 			}
 			if l := s.log.line(0); l.Endpoint != dialled || l.Error != c.code {
 				t.Errorf("%+v, want the endpoint %q", l, dialled)
+			}
+			if text := log.String(); (text != "") != (c.log != "") || !strings.Contains(text, c.log) {
+				t.Errorf("the log has %q, want %q", text, c.log)
 			}
 		})
 	}
