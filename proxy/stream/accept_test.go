@@ -52,13 +52,18 @@ func TestAcceptRefuses(t *testing.T) {
 		{name: "no memory for the request", says: upgradeHead + "body", full: true, want: fault.Overloaded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSidecar(t, options{more: c.more}, a.addr)
+			s := newSidecar(t, options{more: c.more + "\naccess_log: {path: /log}"}, a.addr)
 			if c.full {
 				limit := int(s.srv.config().Limits.Buffered)
 				s.proc.Charge(limit)
 				defer s.proc.Charge(-limit)
 			}
-			client := s.dialTo(s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamHTTP}))
+			client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+				s.srv.Accept(socket{nc}, &downstream.StreamAccept{
+					Opener: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: link.Stream{Kind: link.StreamHTTP},
+					Record: s.srv.worker().StreamRecord("in", "client", "app"),
+				})
+			}))
 			_, _ = io.WriteString(client, c.says)
 			if c.ends {
 				_ = client.CloseWrite()
@@ -71,6 +76,9 @@ func TestAcceptRefuses(t *testing.T) {
 			client.Close()
 			s.counts.wantFailure(c.want.Code)
 			s.counts.waitNoStreams()
+			if l := s.log.line(0); l.Error != c.want.Code || l.Outcome == "cut" {
+				t.Errorf("%+v", l)
+			}
 			if len(a.conns) > 0 {
 				t.Error("the application got a connection")
 			}

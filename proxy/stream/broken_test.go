@@ -110,6 +110,9 @@ func TestWithinTheKernel(t *testing.T) {
 		go func() { done <- moves.run() }()
 		_, _ = io.WriteString(source, "x")
 		wantRead(t, "the sink", sink, "x")
+		if n := s.proc.Held(); n < 64<<10 || n > 64<<10+16 {
+			t.Errorf("%d bytes count, want little over 64 KiB", n)
+		}
 		_, _ = source.Write(make([]byte, length-1))
 		if n, err := io.CopyN(io.Discard, sink, length-1); err != nil {
 			t.Errorf("%d bytes, %v", n, err)
@@ -589,13 +592,15 @@ func TestAcceptedFrom(t *testing.T) {
 			Stream: link.Stream{Kind: link.StreamHTTP},
 		})
 	}))
-	_, _ = io.WriteString(client, "POST /a HTTP/1.1\r\nHost: app\r\nX-Forwarded-For: 198.51.100.1\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
+	_, _ = io.WriteString(client, "POST /a HTTP/1.1\r\nHost: app\r\nX-Forwarded-For: 198.51.100.1\r\nX-Remora-Forged: 1\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
 	server := receive(t, a.conns, "the connection")
 	want := shard.Client{Listener: "in", Addr: "192.0.2.1:1", GRPC: true, Behind: netip.MustParseAddr("198.51.100.1")}
 	if got := receive(t, from, "the client to be named"); got.Listener != want.Listener || got.Addr != want.Addr || got.GRPC != want.GRPC || got.Behind != want.Behind {
 		t.Errorf("the stream is from %+v, want %+v", got, want)
 	}
-	readUntil(t, server, "\r\n\r\n")
+	if got := readUntil(t, server, "\r\n\r\n"); strings.Contains(got, "Forged") {
+		t.Errorf("the application got a header of ours: %q", got)
+	}
 	s.onlyPair("both sides of a call to be free to pause", func(p *pair) bool { return p.interactive.Load() })
 	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
@@ -863,4 +868,57 @@ func TestNoDeadlineOfBody(t *testing.T) {
 			s.counts.waitIdle()
 		})
 	}
+}
+
+// TestFailedCallLeft: a gRPC call that has failed has its own code, although its caller leaves as soon as it knows.
+func TestFailedCallLeft(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "access_log: {path: /log}"}, a.addr)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		r := s.put(http1.Head{Framing: http1.FixedLength, Length: 4})
+		r.GRPC, r.Record = true, s.srv.worker().StreamRecord("in", "client", "app")
+		s.srv.Request(socket{nc}, r)
+	}))
+	_, _ = io.WriteString(client, "body")
+	server := receive(t, a.conns, "the connection")
+	readUntil(t, server, "\r\n\r\nbody")
+	(&end{conn: server, tcp: server}).reset()
+	_, _ = io.Copy(io.Discard, client)
+	client.Close()
+	s.counts.waitIdle()
+	if l := s.log.line(0); l.GRPC != "unavailable" || l.Error != fault.Reset.Code {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestFetchDeadline: a process that fetches must send its token soon. It may then take any time.
+func TestFetchDeadline(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "early")
+	token, ok := s.srv.Park(src, shard.Client{})
+	if !ok {
+		t.Fatal("not parked")
+	}
+	began, ends := time.Now(), make(chan bounded, 1)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		b := newBounded(socket{nc})
+		ends <- b
+		s.srv.parking.serveFetch(&pair{srv: s.srv, down: &end{conn: b, tcp: nc}})
+	}))
+	down := receive(t, ends, "the connection")
+	s.eventually("the token to have a deadline", func() error {
+		if at := down.read.Load(); at == nil || at.Before(began) {
+			return errors.New("none")
+		}
+		return nil
+	})
+	_, _ = client.Write(token[:])
+	readUntil(t, client, "early\r\n")
+	if at := down.read.Load(); !at.IsZero() {
+		t.Errorf("the response has the deadline %s", at)
+	}
+	client.Close()
+	server.Close()
+	s.counts.waitIdle()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -66,6 +67,14 @@ func TestPanics(t *testing.T) {
 				panic("boom")
 			}
 			s.srv.Request(socket{nc}, body(s, nc))
+		},
+		"pass": func(s *sidecar, nc *net.TCPConn) {
+			dial := s.srv.opt.Dial
+			s.srv.opt.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
+				s.srv.opt.Dial = dial
+				panic("boom")
+			}
+			s.srv.Pass("in", socket{nc}, netip.MustParseAddrPort(apps[s].addr), nil)
 		},
 		"write": func(s *sidecar, nc *net.TCPConn) {
 			dial := s.srv.opt.Dial

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -48,6 +51,7 @@ func TestDirectFails(t *testing.T) {
 		{"original destination that closes", "in", "to " + a.addr, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-reset", ""},
 		{"dead original destination", "in", "to " + dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "original destination not connected"},
 		{"dead server", "out", dead, stats.StreamWebSocket, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "host of a direct request not connected"},
+		{"dead server of another family", "six", strings.Replace(dead, "127.0.0.1", "LocalHost", 1), stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "host of a direct request not connected"},
 		{"dead server of a CONNECT", "out", dead, stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "upstream-connect", "host of a direct request not connected"},
 		{"dead server of a tunnel", "out", dead, stats.StreamConnect, true, "", "upstream-connect", "host of a direct request not connected"},
 		{"host without an address", "out", "a..test", stats.StreamConnect, false, "HTTP/1.1 502 Bad Gateway\r\n", "unresolved", "host of a direct request not resolved"},
@@ -60,6 +64,7 @@ admin: {address: ""}
 access_log: {path: /log}
 listeners:
   - {name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [127.0.0.1]}}
+  - {name: six, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: ["::1"]}}
   - {name: in, address: "127.0.0.1:0", protocol: http}
 routes: [{match: {host: app}, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
@@ -92,8 +97,11 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 			client.Close()
 			s.counts.wantFailure(c.code)
 			dialled := strings.Replace(strings.TrimPrefix(c.to, "to "), "LocalHost", "127.0.0.1", 1)
-			if c.code == "unresolved" {
+			switch {
+			case c.code == "unresolved":
 				dialled = ""
+			case c.listener == "six":
+				dialled = strings.Replace(dialled, "127.0.0.1", "[::1]", 1)
 			}
 			if l := s.log.line(0); l.Endpoint != dialled || l.Error != c.code {
 				t.Errorf("%+v, want the endpoint %q", l, dialled)
@@ -102,5 +110,39 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 				t.Errorf("the log has %q, want %q", text, c.log)
 			}
 		})
+	}
+}
+
+// TestSecondAddress: a host is reached at another of its addresses if the first refuses. The log has the one that was reached.
+func TestSecondAddress(t *testing.T) {
+	a := newApp(t)
+	s := startSidecar(t, `
+admin: {address: ""}
+access_log: {path: /log}
+listeners: [{name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [127.0.0.1, "::1"]}}]
+routes: [{match: {host: app}, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+	s.srv.opt.Dial = func(_ context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
+		if !strings.HasPrefix(addr, "[::1]") {
+			return nil, errors.New("refused")
+		}
+		nc, err := net.Dial("tcp", a.addr) // this host may have no IPv6
+		if err != nil {
+			return nil, err
+		}
+		return socket{nc.(*net.TCPConn)}, nil
+	}
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		s.srv.Request(socket{nc}, &downstream.StreamRequest{
+			Kind: stats.StreamConnect, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Record: s.srv.worker().StreamRecord("out", "client", ""),
+			Unrouted: &downstream.Unrouted{Listener: "out", Authority: "localhost:1234"},
+		})
+	}))
+	wantRead(t, "the client", client, downstream.Connected)
+	client.Close()
+	receive(t, a.conns, "the connection").Close()
+	s.counts.waitNoStreams()
+	if l := s.log.line(0); l.Endpoint != "[::1]:1234" {
+		t.Errorf("%+v", l)
 	}
 }
