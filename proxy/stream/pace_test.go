@@ -255,6 +255,7 @@ func TestInterval(t *testing.T) {
 		"a body":               {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, time.Hour, paceWindow / 4},
 		"a body of any pace":   {config.Timeouts{Idle: idle, Stream: long}, true, time.Hour, idle / 4},
 		"a short idle timeout": {config.Timeouts{Idle: time.Second, MinRate: 1}, true, time.Hour, time.Second / 4},
+		"the shortest limit":   {config.Timeouts{Idle: idle, Stream: 1}, false, 0, time.Millisecond},
 		"near the end":         {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long - time.Second, time.Second},
 		"at the end":           {config.Timeouts{Idle: idle, MinRate: 1, Stream: long}, true, long, time.Millisecond},
 	} {
@@ -277,7 +278,7 @@ func TestInterval(t *testing.T) {
 func TestStreamLimit(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	for limit, ends := range map[time.Duration]bool{0: false, time.Hour: true, 48 * time.Hour: false} {
+	for limit, ends := range map[time.Duration]bool{0: false, 1: true, time.Hour: true, 48 * time.Hour: false} {
 		client, down := s.pair(a)
 		defer client.Close()
 		p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}}
