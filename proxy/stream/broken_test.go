@@ -922,3 +922,58 @@ func TestFetchDeadline(t *testing.T) {
 	server.Close()
 	s.counts.waitIdle()
 }
+
+// TestCountersOfClosed: an end that is closed counts nothing, and its connection is over.
+func TestCountersOfClosed(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	nc := s.dialTo(a.addr)
+	other := receive(t, a.conns, "the connection")
+	_, _ = io.WriteString(nc, "out")
+	_, _ = io.WriteString(other, "in")
+	wantRead(t, "the end", nc, "in")
+	e := &end{conn: nc, tcp: nc}
+	nc.Close()
+	if c := e.counters(); c != (counters{}) || e.moved() != 0 || e.unsent() != 0 || !e.isReset() {
+		t.Errorf("%+v, %d bytes have moved, %d are not sent, over: %t", c, e.moved(), e.unsent(), e.isReset())
+	}
+	if err := e.awaitGone(); err == nil {
+		t.Error("its peer is awaited")
+	}
+	other.Close()
+}
+
+// TestEndedWithoutReading: a client that has ended its side, and so counts as gone, does not hold its stream by not reading.
+func TestEndedWithoutReading(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		s.srv.Request(socket{nc}, s.put(http1.Head{Framing: http1.FixedLength, Length: 4}))
+	}))
+	_, _ = io.WriteString(client, "body")
+	server := receive(t, a.conns, "the connection")
+	readUntil(t, server, "\r\n\r\nbody")
+	const size = 1 << 30
+	_, _ = fmt.Fprintf(server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+	readUntil(t, client, "\r\n\r\n")
+	if stall(t, server, size) == size {
+		t.Fatal("all is sent")
+	}
+	_ = client.CloseWrite()
+	wantReset(t, "the application", server)
+	client.Close()
+	server.Close()
+	s.counts.waitIdle()
+}
+
+// TestOneEarlyByte: a single byte that was read early is passed on, too.
+func TestOneEarlyByte(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.dialTo(s.entry.connectAddr("x"))
+	server := receive(t, a.conns, "the connection")
+	wantRead(t, "the server", server, "x")
+	client.Close()
+	server.Close()
+	s.counts.waitIdle()
+}

@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
@@ -15,9 +17,10 @@ import (
 func TestCloseAcceptsBacklog(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
+	before := openFiles(t)
 	for range 10 {
 		var sockets []net.Listener
-		var clients []net.Conn
+		var clients, servers []net.Conn
 		for _, addr := range []string{"127.0.0.1:0", "127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 			ln, err := reactor.Bind(addr)
 			if err != nil {
@@ -48,6 +51,7 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 			if _, err := nc.Write([]byte("hello")); err != nil {
 				t.Error(err)
 			}
+			servers = append(servers, nc)
 		}
 		for _, c := range clients {
 			if _, err := c.Read(make([]byte, 5)); err != nil {
@@ -55,11 +59,40 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 			}
 			c.Close()
 		}
+		for _, nc := range servers {
+			nc.Close()
+		}
 		for _, ln := range sockets {
 			if c, err := net.Dial(ln.Addr().Network(), ln.Addr().String()); err == nil {
 				c.Close()
 				t.Error("a connection is accepted after Close")
 			}
+		}
+	}
+	waitFilesClosed(t, before)
+}
+
+var errStuck = errors.New("it does not close")
+
+// stuckListener is a listener whose Close fails.
+type stuckListener struct{ net.Listener }
+
+func (l stuckListener) Close() error { return errors.Join(errStuck, l.Listener.Close()) }
+
+// TestServeAfterClose: a Server that is closed says so of a further listener, whose sockets it closes, and what fails at that.
+func TestServeAfterClose(t *testing.T) {
+	s := newSidecar(t, options{})
+	if err := s.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, second := must.Listen(t), must.Listen(t)
+	if _, err := s.srv.Serve(stuckListener{first}, &s.proc.Config().Listeners[0], second); !errors.Is(err, ErrClosed) || !errors.Is(err, errStuck) {
+		t.Errorf("serving ends with %v", err)
+	}
+	for _, ln := range []net.Listener{first, second} {
+		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			c.Close()
+			t.Error("a socket is open")
 		}
 	}
 }
