@@ -487,7 +487,7 @@ func TestDeafClient(t *testing.T) {
 			wantReset(t, "the client", client)
 			server.Close()
 			s.counts.waitIdle()
-			if l := s.log.line(0); l.Outcome != "cut" || c.grpc != "" && l.GRPC != c.grpc {
+			if l := s.log.line(0); l.Outcome != "cut" || l.BytesOut != 0 || c.grpc != "" && l.GRPC != c.grpc {
 				t.Errorf("%+v", l)
 			}
 		})

@@ -22,6 +22,7 @@ type acceptor struct {
 	m        *proxytest.Mesh
 	loop     *sim.Loop
 	settings link.Settings
+	peer     link.Settings // what it takes the other end to have said
 	links    []*accepted
 	stop     func()
 }
@@ -47,7 +48,7 @@ func (a *acceptor) listen() {
 	a.stop = a.m.W.Net.Listen(proxytest.Ingress, a.loop, func() loop.Receiver {
 		c := &accepted{of: a, w: link.NewWriter()}
 		c.w.Preface(link.Acceptor, a.settings)
-		c.w.Open(1, link.Settings{})
+		c.w.Open(1, a.peer)
 		c.Says = c.w.Append(nil, 1<<20)
 		a.links = append(a.links, c)
 		return c
@@ -375,18 +376,23 @@ func TestUnaskedAck(t *testing.T) {
 // TestRejected: responses that can't be taken fail, and the link goes on.
 func TestRejected(t *testing.T) {
 	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
-	calls, _ := a.send(3)
+	a.peer.Features = link.FeatureStreams // which the dialling end has not
+	calls, _ := a.send(4)
+	token := link.Token{1}
+	a.links[0].say(func(w *link.Writer) {
+		w.Response(4, &protocol.Response{Status: 200, DeclaredLength: -1, StreamToken: token[:]}, protocol.CodecHTTP, nil)
+	})
 	a.links[0].say(func(w *link.Writer) { w.Refused(1, link.Overload) })
 	a.links[0].say(func(w *link.Writer) {
 		w.Response(2, &protocol.Response{Status: 200, DeclaredLength: -1, Body: make([]byte, proxytest.MaxMessage+1)}, protocol.CodecHTTP, nil)
 	})
 	m.W.Run(100 * time.Millisecond)
-	check(t, calls, "overloaded", "response-too-large", "open")
+	check(t, calls, "overloaded", "response-too-large", "open", "upstream-malformed")
 	a.links[0].say(func(w *link.Writer) { w.CancelAck(2, link.CancelDropped) })
 	a.links[0].respond(3)
-	check(t, calls, "overloaded", "response-too-large", "")
-	if n := m.Consumer.Report().Stats.Cancels; n != 1 {
-		t.Errorf("%d requests were cancelled, want the one whose response is too large", n)
+	check(t, calls, "overloaded", "response-too-large", "", "upstream-malformed")
+	if n := m.Consumer.Report().Stats.Cancels; n != 2 {
+		t.Errorf("%d requests were cancelled, want those whose responses were not taken", n)
 	}
 	if a.links[0].Ended {
 		t.Error("the link is closed")
@@ -773,6 +779,32 @@ func TestUnasked(t *testing.T) {
 	m.OK(calls...)
 	if len(a.links) != 1 || a.links[0].Ended {
 		t.Errorf("%d links, the first has ended: %t", len(a.links), a.links[0].Ended)
+	}
+	m.Settled()
+}
+
+// TestIdle: a link that carries nothing closes, which is no fault. The next request takes a new link.
+func TestIdle(t *testing.T) {
+	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	for n := range 2 {
+		calls, _ := a.send(1)
+		if len(a.links) != n+1 {
+			t.Fatalf("%d links", len(a.links))
+		}
+		a.links[n].respond(1)
+		m.OK(calls...)
+		for range 20 { // the peer answers pings, so that the link is not lost
+			m.W.Run(5 * time.Second)
+			if !a.links[n].Ended {
+				a.links[n].say(func(w *link.Writer) { w.Pong(0) })
+			}
+		}
+		if !a.links[n].Ended || m.Consumer.Report().Services[0].Endpoints[0].Connections != 0 {
+			t.Errorf("link %d is open", n+1)
+		}
+	}
+	if text := m.Consumer.LogText.String(); strings.Contains(text, "level=WARN") {
+		t.Errorf("the log has %q", text)
 	}
 	m.Settled()
 }
