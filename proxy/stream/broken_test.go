@@ -470,6 +470,7 @@ func TestDeafClient(t *testing.T) {
 				_, _ = io.WriteString(client, "x")
 			} else {
 				client = s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+					_, _ = io.ReadFull(nc, make([]byte, 1)) // likewise
 					r := s.put(http1.Head{Framing: http1.FixedLength, Length: 4})
 					r.Kind, r.Record, r.GRPC = c.kind, record, c.grpc != ""
 					if c.kind == stats.StreamWebSocket {
@@ -477,6 +478,7 @@ func TestDeafClient(t *testing.T) {
 					}
 					s.srv.Request(mute{socket{nc}}, r)
 				}))
+				_, _ = io.WriteString(client, "x")
 				server = receive(t, a.conns, "the connection")
 				if c.response != "" {
 					readUntil(t, server, "\r\n\r\n")

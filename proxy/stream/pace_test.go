@@ -238,6 +238,9 @@ func TestBehind(t *testing.T) {
 			t.Errorf("check %d: a slow client is behind: %t", i, got)
 		}
 	}
+	if !slow.behind(&counters{acknowledged: 9000, unacknowledged: 1}) {
+		t.Error("a client that lacks a byte is not behind")
+	}
 	if slow.behind(&counters{}) {
 		t.Error("a client is behind at the end of its connection")
 	}

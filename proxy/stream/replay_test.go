@@ -341,6 +341,9 @@ func TestReplayOfFailedWrite(t *testing.T) {
 			if err := <-written; (err == nil) != again {
 				t.Errorf("another endpoint gets it: %t; %v", again, err)
 			}
+			if err := r.write([]byte("late")); (err == nil) != again {
+				t.Errorf("another endpoint has got it: %t; a later write: %v", again, err)
+			}
 			if string(first.kept) != "head" || broken != 1 {
 				t.Errorf("the first endpoint got %q, and the failure is told %d times", first.kept, broken)
 			}
