@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"log/slog"
 	"testing"
 	"time"
@@ -99,16 +100,19 @@ func TestProbe(t *testing.T) {
 		features      uint64
 		left          int           // bytes that the peer has not taken
 		after         time.Duration // the time since another probe; 0 means that there was none
+		now           time.Duration // of the loop; 0 means a second
 		want          bool
 		sent, dropped uint64
 	}{
-		{"the peer answers none", link.FeatureStarts, 0, 0, false, 0, 0},
-		{"the first", link.FeatureProbes, 0, 0, true, 1, 0},
-		{"output waits", link.FeatureProbes, 1, 0, false, 0, 1},
-		{"one is on the way", link.FeatureProbes, 0, probeLost - 1, true, 0, 0},
-		{"one is lost", link.FeatureProbes, 0, probeLost, true, 1, 0},
+		{"the peer answers none", link.FeatureStarts, 0, 0, 0, false, 0, 0},
+		{"the first", link.FeatureProbes, 0, 0, 0, true, 1, 0},
+		{"the first, on a young loop", link.FeatureProbes, 0, 0, probeLost / 2, true, 1, 0},
+		{"one was sent at the start of the loop", link.FeatureProbes, 0, probeLost/2 - 1, probeLost / 2, true, 0, 0},
+		{"output waits", link.FeatureProbes, 1, 0, 0, false, 0, 1},
+		{"one is on the way", link.FeatureProbes, 0, probeLost - 1, 0, true, 0, 0},
+		{"one is lost", link.FeatureProbes, 0, probeLost, 0, true, 1, 0},
 	} {
-		l := &stillLoop{now: time.Second}
+		l := &stillLoop{now: cmp.Or(c.now, time.Second)}
 		of := &service.Service{}
 		client := &client{up: &upstream{service: of}}
 		client.calls.init(client)
