@@ -465,7 +465,7 @@ func TestUnsentOnDrainingLink(t *testing.T) {
 
 // TestLostLink: requests on a lost link fail, those of which nothing was sent as ones without a connection.
 func TestLostLink(t *testing.T) {
-	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
+	m, d, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
 	first, _ := a.send(1)
 	m.W.Faults.PauseReading(a.links[0].Conn, true)
 	var calls []*proxytest.Call
@@ -480,6 +480,9 @@ func TestLostLink(t *testing.T) {
 	check(t, first, "upstream-reset")
 	if n := proxytest.CountCodes(calls); n["upstream-reset"] == 0 || n["upstream-connect"] == 0 || n["upstream-reset"]+n["upstream-connect"] != len(calls) {
 		t.Errorf("responses %v", n)
+	}
+	if n := d.Receivers[0].(interface{ InFlight() int }).InFlight(); n != 0 {
+		t.Errorf("%d requests are in flight on the link", n)
 	}
 	m.Settled()
 }

@@ -72,6 +72,10 @@ func TestLargest(t *testing.T) {
 	if u.Connections() != 0 || u.cur != nil {
 		t.Errorf("%d links are left, the one for requests: %v", u.Connections(), u.cur)
 	}
+	empty := add(0, 0, 0)
+	if held, each, h := u.Largest(); held != 0 || each != 0 || h != empty {
+		t.Errorf("a link that holds nothing: %d bytes, %d for each request, %v", held, each, h)
+	}
 }
 
 // TestTellsStart: a link tells when requests start once it is open to a peer that can say so.
