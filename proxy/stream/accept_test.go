@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -273,10 +275,15 @@ func TestCloseWaits(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	dialled, release := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
 	o := s.srv.opt
 	o.Dial = func(context.Context, string, string, string, []byte) (loop.Socket, error) {
 		close(dialled)
 		<-release
+		for range 10_000 { // a Close that does not wait ends first
+			runtime.Gosched()
+		}
+		ended.Store(true)
 		return nil, os.ErrDeadlineExceeded
 	}
 	srv := New(o)
@@ -286,15 +293,13 @@ func TestCloseWaits(t *testing.T) {
 	receive(t, dialled, "the dial")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 20 {
-		if err := srv.Close(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatalf("while a dial does not end: %v", err)
-		}
+	if err := srv.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("while a dial does not end: %v", err)
 	}
 	wantReset(t, "the client", client)
 	close(release)
-	if err := srv.Close(t.Context()); err != nil {
-		t.Error(err)
+	if err := srv.Close(t.Context()); err != nil || !ended.Load() {
+		t.Errorf("the dial has ended: %t; %v", ended.Load(), err)
 	}
 	s.counts.waitNoStreams()
 }

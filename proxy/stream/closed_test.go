@@ -68,6 +68,9 @@ func TestAfterClose(t *testing.T) {
 	}
 	checkEnded()
 	s.counts.waitNoStreams()
+	if taken, _ := s.srv.Places(); taken != 0 || s.srv.headPlaces.Taken() != 0 {
+		t.Errorf("%d places are taken, and %d without a head", taken, s.srv.headPlaces.Taken())
+	}
 }
 
 // noEnd is a Socket that is no connection of the system.
@@ -78,10 +81,25 @@ type noEnd struct {
 
 func (s *noEnd) Close() error { s.closed++; return nil }
 
+// noOutput is a connection whose output can't end.
+type noOutput struct{ *noEnd }
+
+func (noOutput) NetConn() net.Conn { return new(net.TCPConn) }
+
+// noSystem is a connection of nothing that has counters.
+type noSystem struct{ *noEnd }
+
+func (noSystem) CloseWrite() error { return nil }
+
 // TestOtherSocket: a Server closes a Socket on which it can't carry a stream, and the response for it.
 func TestOtherSocket(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
+	for _, other := range []loop.Socket{noOutput{}, noSystem{}} {
+		if endOf(other) != nil {
+			t.Errorf("%T can carry a stream", other)
+		}
+	}
 	src, checkEnded := answerOf(t, s, a)
 	for name, give := range handedOver(s, src) {
 		client := &noEnd{}

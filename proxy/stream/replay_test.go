@@ -353,3 +353,23 @@ func TestReplayOfFailedWrite(t *testing.T) {
 		})
 	}
 }
+
+// TestReplayBound: another endpoint can get a request as long as no more than maxKept bytes are written behind its head.
+func TestReplayBound(t *testing.T) {
+	s := newSidecar(t, options{})
+	r := newReplay(s.proc, []byte("head"), func() {})
+	r.resume(&end{conn: &shortConn{}})
+	for _, c := range []struct {
+		more int
+		want bool
+	}{{maxKept, true}, {1, false}} {
+		if err := r.write(make([]byte, c.more)); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.suspend(); got != c.want {
+			t.Errorf("after %d more bytes another endpoint can get it: %t", c.more, got)
+		}
+		r.resume(&end{conn: &shortConn{}})
+	}
+	r.settle()
+}

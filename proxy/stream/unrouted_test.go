@@ -146,3 +146,34 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 		t.Errorf("%+v", l)
 	}
 }
+
+// TestOrdinaryAddress: an entry for a network opens the addresses in it that are not this host's.
+func TestOrdinaryAddress(t *testing.T) {
+	a := newApp(t)
+	s := startSidecar(t, `
+admin: {address: ""}
+listeners: [{name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [8.8.8.0/24]}}]
+routes: [{match: {host: app}, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+	dialled := make(chan string, 1)
+	s.srv.opt.Dial = func(_ context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
+		dialled <- addr
+		nc, err := net.Dial("tcp", a.addr)
+		if err != nil {
+			return nil, err
+		}
+		return socket{nc.(*net.TCPConn)}, nil
+	}
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		s.srv.Request(socket{nc}, &downstream.StreamRequest{
+			Kind: stats.StreamConnect, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Unrouted: &downstream.Unrouted{Listener: "out", Authority: "8.8.8.8:1234"},
+		})
+	}))
+	wantRead(t, "the client", client, downstream.Connected)
+	if got := receive(t, dialled, "the dial"); got != "8.8.8.8:1234" {
+		t.Errorf("%s is dialled", got)
+	}
+	client.Close()
+	receive(t, a.conns, "the connection").Close()
+	s.counts.waitNoStreams()
+}
