@@ -11,9 +11,13 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -214,21 +218,26 @@ func TestCloseWhilePicking(t *testing.T) {
 	s.counts.waitNoStreams()
 }
 
-// TestPipeNotOpenInTime: an endpoint whose connection takes no stream in time counts as one that can't be dialled.
+// TestPipeNotOpenInTime: an endpoint whose connection takes no stream in time does not get it later, but another endpoint does.
 func TestPipeNotOpenInTime(t *testing.T) {
+	a, b := newApp(t), newApp(t)
 	s := startSidecar(t, `
 admin: {address: ""}
 listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 50ms, timeout: 15s}}`, reactor.Options{})
-	s.update(endpoint("127.0.0.1:1"))
+	s.dialBy(func(_ int32, nc socket) (loop.Socket, error) { return nc, nil })
+	s.update(endpoint(a.addr), endpoint(b.addr))
 	server, socket := s.entry.newPeer()
 	client := s.entry.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
+	server.wantState(loop.PipeReset)
+	app := either(t, a, b)
+	_, _ = io.WriteString(app, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	client.want(httpstream.Head)
-	if got := string(client.Failure()); got != fault.Connect.Code {
+	if got := string(client.Failure()); got != "" {
 		t.Errorf("%q", got)
 	}
-	server.wantState(loop.PipeReset)
 	client.pipe.Close(nil)
+	app.Close()
 	s.counts.waitIdle()
 }
 
@@ -888,6 +897,7 @@ func TestFailedCallLeft(t *testing.T) {
 	_, _ = io.Copy(io.Discard, client)
 	client.Close()
 	s.counts.waitIdle()
+	s.counts.wantFailure(fault.Reset.Code)
 	if l := s.log.line(0); l.GRPC != "unavailable" || l.Error != fault.Reset.Code {
 		t.Errorf("%+v", l)
 	}
@@ -990,13 +1000,58 @@ func TestProxyHeaderDeadline(t *testing.T) {
 		ends <- b
 		s.ln.readHeader(&end{conn: b, tcp: nc}, "127.0.0.1:1", func() {})
 	}))
+	down := receive(t, ends, "the connection of the proxy")
+	s.eventually("the header to have a deadline", func() error {
+		if at := down.read.Load(); at == nil || at.IsZero() {
+			return errors.New("none")
+		}
+		return nil
+	})
 	_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\nhello")
 	server := receive(t, a.conns, "the connection")
 	wantRead(t, "the server", server, "hello")
-	if at := receive(t, ends, "the connection of the proxy").read.Load(); at == nil || !at.IsZero() {
+	if at := down.read.Load(); at == nil || !at.IsZero() {
 		t.Errorf("the deadline is %v", at)
 	}
 	client.Close()
 	server.Close()
 	s.counts.waitIdle()
+}
+
+// TestRequestMemory: all memory of a request counts from the start.
+func TestRequestMemory(t *testing.T) {
+	s := newSidecar(t, options{})
+	r := s.put(http1.Head{Framing: http1.Chunked})
+	r.Head, r.Rest = make([]byte, 10), make([]byte, 100)
+	r.Buffer = &bytebufferpool.ByteBuffer{B: make([]byte, 100_000)}
+	x := newRequestStream(&pair{srv: s.srv}, r)
+	if got, want := s.proc.Held(), int64(10+100+protocol.Held(r.Buffer)); got != want || want < 100_000 {
+		t.Errorf("%d bytes count, want %d", got, want)
+	}
+	for range 2 {
+		x.release()
+		x.releaseHead()
+	}
+	s.counts.wantNoMemory()
+}
+
+// polite is a connection of TLS, which says that it closes.
+type polite struct{ *net.TCPConn }
+
+func (c polite) Close() error {
+	_, _ = io.WriteString(c.TCPConn, "close_notify")
+	return c.TCPConn.Close()
+}
+
+// TestResetSaysNothing: the peer of an end that is reset can't take what it got for everything.
+func TestResetSaysNothing(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	nc := s.dialTo(a.addr)
+	peer := receive(t, a.conns, "the connection")
+	(&end{conn: polite{nc}, tcp: nc, secure: true}).reset()
+	if b, err := io.ReadAll(peer); len(b) > 0 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the peer got %q, %v", b, err)
+	}
+	peer.Close()
 }
