@@ -45,6 +45,8 @@ type NullConn struct {
 
 	Left int         // of AwaitRoom
 	Room *loop.Flush // of AwaitRoom
+
+	Socket loop.Socket // of Detach; nil means that the connection can't leave its loop
 }
 
 // NewNullNet returns a network without loops.
@@ -92,7 +94,12 @@ func (c *NullConn) Protocol() string { return "" }
 
 func (c *NullConn) SetReceiver(r loop.Receiver) { c.receiver = r }
 
-func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
+func (c *NullConn) Detach() (loop.Socket, error) {
+	if c.Socket == nil {
+		return nil, errors.ErrUnsupported
+	}
+	return c.Socket, nil
+}
 
 // Deliver calls OnData of c's receiver.
 func (c *NullConn) Deliver(b []byte) {

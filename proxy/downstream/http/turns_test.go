@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // turns is a client of HTTP/1.1.
@@ -26,7 +27,56 @@ func newRedirectedTurns(t *testing.T, top string, to netip.AddrPort) turns {
 	s := turns{proxytest.NewTurns(t, top, to)}
 	s.Proc.SetStreams(&s.Streams)
 	s.Open()
+	t.Cleanup(func() { s.checkNext(t) })
 	return s
+}
+
+// checkNext ends the connection of a test, and checks that nothing of it is left for the next connection: that has two requests at a
+// time, which get their own responses.
+func (s turns) checkNext(t *testing.T) {
+	t.Helper()
+	s.OnWrite, s.Input, s.Unread = nil, false, false
+	s.lose(nil)
+	before := s.Proc.Held() // the responses of a cache
+	s.Open()
+	s.say(get("/next1") + get("/next2"))
+	for i := 1; i <= 2 && len(s.Apps) > 0; i++ {
+		if heard := string(s.Apps[0].Heard); strings.Count(heard, "GET /") != i || !strings.Contains(heard, fmt.Sprintf("GET /next%d ", i)) {
+			t.Errorf("request %d of the next connection: the application gets %q", i, heard)
+		}
+		s.respond(response(i, ""))
+	}
+	if n, bodies := strings.Count(string(s.Conn.Out), "HTTP/1.1 200 OK"), strings.Count(string(s.Conn.Out), "y"); n != 2 || bodies != 3 {
+		t.Errorf("the next connection gets %q", s.Conn.Out)
+	}
+	s.lose(nil)
+	if pending, held := s.Proc.Pending(), s.Proc.Held(); pending != 0 || held != before {
+		t.Errorf("%d requests, %d bytes are left of the next connection, %d before", pending, held, before)
+	}
+	if n := s.stats().Connections; n != 0 {
+		t.Errorf("%d connections are counted after the last", n)
+	}
+}
+
+// lose ends the connection with err, its streams, and the connections to the application, and waits until nobody awaits anything of them.
+func (s turns) lose(err error) {
+	s.Lose(err)
+	for _, p := range s.Apps {
+		if c := p.Conn.(*proxytest.NullConn).Peer; c != nil && !c.Closed {
+			c.Lose()
+		}
+	}
+	for _, a := range s.Streams.Responses {
+		a.Source.Close()
+	}
+	s.Apps, s.Streams.Responses = nil, nil
+	s.Mesh.Net.Pump()
+	s.Loop.RunTo(s.Loop.Now() + time.Minute) // the start of the process is over, and a timer of the free list has fired once more
+}
+
+// stats returns the counts of the sidecar's loop.
+func (s turns) stats() stats.WorkerStats {
+	return s.Proc.Workers()[0].Report(stats.Forecasts).Stats
 }
 
 // say delivers bytes of the client, and ends the turn.
@@ -247,13 +297,6 @@ func TestIncompleteHalfClosed(t *testing.T) {
 		if s.respond(response(2, "")); !s.Conn.Finished || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nyy") || s.Proc.Held() != 0 {
 			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.Conn.Finished, s.Proc.Held(), s.Conn.Out)
 		}
-		s.Open()
-		s.say(get("/a") + get("/b"))
-		s.respond(response(2, ""))
-		s.respond(response(2, ""))
-		if n := strings.Count(string(s.Conn.Out), "HTTP/1.1 200 OK"); n != 2 || s.Proc.Held() != 0 {
-			t.Errorf("%.10q: %d responses on the next connection, %d bytes are held", part, n, s.Proc.Held())
-		}
 	}
 }
 
@@ -306,20 +349,11 @@ func TestConnectionLeavesNothing(t *testing.T) {
 		"too many requests":         strings.Repeat(get("/"), 40),
 	} {
 		s := newTurns(t, "timeouts: {idle: 1h}")
-		end := func() {
-			s.Conn.Closed = true
-			s.Receiver.OnClose(errLost)
-			for _, p := range s.Apps { // the application closes its ends, too
-				p.Conn.(*proxytest.NullConn).Peer.Lose()
-			}
-			s.Apps = nil
-			s.Loop.RunTo(s.Loop.Now() + time.Minute) // the start of the process is over, and a timer of the free list has fired once more
-		}
-		end()
+		s.lose(errLost)
 		before := s.Loop.Timers() // that serve all connections
 		s.Open()
 		s.say(says)
-		end()
+		s.lose(errLost)
 		if pending, held := s.Proc.Pending(), s.Proc.Held(); pending != 0 || held != 0 {
 			t.Errorf("%s: %d requests, %d bytes are left", name, pending, held)
 		}
@@ -337,8 +371,7 @@ func TestEndOfSlowReader(t *testing.T) {
 	if s.respond(response(2, "")); s.Proc.Held() < maxUnread || s.Conn.Room == nil {
 		t.Errorf("%d bytes are held, waits for room %t", s.Proc.Held(), s.Conn.Room != nil)
 	}
-	s.Conn.Closed = true
-	s.Receiver.OnClose(nil)
+	s.Lose(nil)
 	s.Conn.Room.Do()
 	s.Mesh.Net.Pump()
 	if s.Proc.Held() != 0 || s.served() != 1 {
