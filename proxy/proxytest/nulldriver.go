@@ -38,6 +38,7 @@ type NullConn struct {
 	Out      []byte // written, not delivered
 	spare    []byte // the other half of Out's double buffer
 	Writes   int    // calls of Write and WriteParts
+	Parts    int    // calls of WriteParts
 	Held     int    // what Buffered returns
 	Closed   bool
 	Finished bool // closed by Finish
@@ -77,6 +78,7 @@ func (c *NullConn) WriteParts(parts [][]byte) {
 			c.Out = append(c.Out, b...)
 		}
 		c.Writes++
+		c.Parts++
 	}
 }
 func (c *NullConn) Buffered() int      { return c.Held }
@@ -95,8 +97,11 @@ func (c *NullConn) Protocol() string { return "" }
 func (c *NullConn) SetReceiver(r loop.Receiver) { c.receiver = r }
 
 func (c *NullConn) Detach() (loop.Socket, error) {
-	if c.Socket == nil {
+	switch {
+	case c.Socket == nil:
 		return nil, errors.ErrUnsupported
+	case c.Held > 0:
+		return nil, loop.ErrDetachBuffered
 	}
 	return c.Socket, nil
 }

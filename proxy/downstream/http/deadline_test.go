@@ -176,6 +176,16 @@ func TestTimeoutUsedUp(t *testing.T) {
 			slow(m)
 			pipelined(m)
 		}},
+		{"body behind another", proxytest.MeshOptions{}, func(m *proxytest.Mesh) {
+			slow(m)
+			first, second := m.Get("/"), m.Post(10, header)
+			whole := second.Raw
+			first.Raw, second.Raw = append(first.Raw, whole[:len(whole)-5]...), nil
+			cl := m.Do(first, second)
+			m.W.Run(used / 2)
+			m.Clients.Do(func() { cl.Conn.Write(whole[len(whole)-5:]) })
+			m.OK(first, second)
+		}},
 		{"body", proxytest.MeshOptions{}, func(m *proxytest.Mesh) {
 			call := m.Post(10, header)
 			whole := call.Raw

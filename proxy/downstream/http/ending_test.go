@@ -88,7 +88,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestAcceptedWhileDraining: a connection that was accepted just before the listener has closed gets one response.
+// TestAcceptedWhileDraining: a connection that was accepted just before the listener has closed gets one response. One without a request
+// closes soon if the process drains.
 func TestAcceptedWhileDraining(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh){
 		"drained": func(m *proxytest.Mesh) { m.Consumer.Proc.Drain() },
@@ -97,12 +98,33 @@ func TestAcceptedWhileDraining(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		end(m)
 		m.W.Run(10 * time.Millisecond)
+		silent := m.DialAndSend(proxytest.Egress, "")
+		m.W.Run(2 * time.Second)
+		if silent.Ended != (name == "drained") {
+			t.Errorf("%s: a connection without a request is closed %t", name, silent.Ended)
+		}
 		heard := m.RunUntilClosed(m.DialAndSend(proxytest.Egress, known+known))
 		if n := strings.Count(heard, "HTTP/1.1 200 "); n != 1 || !strings.Contains(heard, "Connection: close\r\n") {
 			t.Errorf("%s: %d responses in %q", name, n, heard)
 		}
 		m.Settled()
 	}
+}
+
+// TestListenerRemovedWithService: the response in flight is the last one of a connection whose listener is removed with its service.
+func TestListenerRemovedWithService(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Listener: "service: compute"})
+	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+	p := m.DialAndSend(proxytest.Egress, known)
+	m.W.Run(10 * time.Millisecond)
+	m.Consumer.Reload(`
+listeners: [{name: other, address: "127.0.0.1:15002", protocol: http}]
+routes: [{service: next}]
+services: {next: {discover: static, endpoints: ["10.0.9.9:1"], protocol: link}}`)
+	if heard := m.RunUntilClosed(p); !strings.HasPrefix(heard, "HTTP/1.1 200 ") || !strings.Contains(heard, "Connection: close\r\n") {
+		t.Errorf("received %q", heard)
+	}
+	m.Settled()
 }
 
 // TestFinish: a connection closes without waiting for its client if the client wants that, and has sent nothing more.

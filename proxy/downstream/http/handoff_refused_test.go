@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestHandoffRefused checks that a request which may not leave the loop gets a response, and that
@@ -128,6 +129,50 @@ func TestHandoffWithExpectation(t *testing.T) {
 	}
 }
 
+// TestForwardedExpectation: a listener may leave it to the application who waits for 100 Continue. Such a request leaves the loop with its
+// expectation, but not one that asks for an upgrade.
+func TestForwardedExpectation(t *testing.T) {
+	const expects = "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 4\r\n"
+	for head, want := range map[string]string{
+		expects + "\r\n":                         "message",
+		expects + "Expect: 100-continue\r\n\r\n": "body",
+		expects + "Expect: 100-continue\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n": "websocket",
+	} {
+		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Listener: "expect: forward"})
+		p := m.DialAndSend(proxytest.Egress, head)
+		m.W.Run(100 * time.Millisecond)
+		left := len(streams.Requests) == 1
+		if continues := string(p.Heard) == "HTTP/1.1 100 Continue\r\n\r\n"; left != (want == "body") || continues != (want == "websocket") {
+			t.Errorf("%q: left %t, received %q", head, left, p.Heard)
+		}
+		m.Clients.Do(func() { p.Conn.Write([]byte("body")) })
+		m.RunUntil("a stream or a response", func() bool { return len(streams.Requests) == 1 || m.Apps[0].Served == 1 })
+		got := "message"
+		if len(streams.Requests) == 1 {
+			r := streams.Requests[0]
+			if got = stats.Handoff(r.Kind).String(); r.Continue != (want == "body") {
+				t.Errorf("%q: left as %+v", head, r)
+			}
+		}
+		proxytest.Equal(t, "left as", got, want)
+		m.W.Faults.Reset(p.Conn)
+		proxytest.CheckStreamsSettled(m, streams)
+	}
+}
+
+// TestExpectationTrailers: a request that has waited for 100 Continue has the trailers of any other.
+func TestExpectationTrailers(t *testing.T) {
+	for _, expects := range []string{"", "Expect: 100-continue\r\n"} {
+		s := newTurns(t, "")
+		s.say("POST / HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n" + expects + "\r\n")
+		s.say("1\r\nx\r\n0\r\nx-sum: 1\r\nvia: 1.1 a\r\nx-remora-class: b\r\n\r\n")
+		if _, body, _ := strings.Cut(string(s.Apps[0].Heard), "\r\n\r\n"); body != "1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n" {
+			t.Errorf("%q: the application gets %q", expects, body)
+		}
+		s.respond(response(2, ""))
+	}
+}
+
 // TestExpectationService: a request whose service refuses it gets its final response in place of 100. What it did not
 // take is left for another one.
 func TestExpectationService(t *testing.T) {
@@ -208,6 +253,9 @@ func TestExpectationTokens(t *testing.T) {
 			}
 			p := m.DialAndSend(proxytest.Egress, head)
 			proxytest.CheckRefusal(t, []byte(m.RunUntilClosed(p)), 429, "rate-limited")
+			if log := m.Consumer.LogText.String(); !strings.Contains(log, `msg="request refused" listener=egress code=rate-limited`) {
+				t.Errorf("logged: %s", log)
+			}
 			proxytest.CheckStreamsSettled(m, streams)
 		})
 	}
@@ -277,10 +325,12 @@ func TestHandoffWithoutDescriptor(t *testing.T) {
 				if len(protocol.Find(resp.Headers, "retry-after")) > 0 != (c.status == 503) {
 					t.Errorf("headers %v", resp.Headers)
 				}
+				if m.W.Run(2 * time.Second); !p.Ended || !strings.Contains(string(p.Heard), "Connection: close\r\n") {
+					t.Errorf("closed %t, received %q", p.Ended, p.Heard)
+				}
 				if n := m.Consumer.Report().Stats.Errors.Of(c.code); n != 1 {
 					t.Errorf("%s is counted %d times", c.code, n)
 				}
-				m.W.Faults.Reset(p.Conn)
 			}
 			proxytest.CheckStreamsSettled(m, streams)
 		})

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -30,6 +31,19 @@ func TestForgedError(t *testing.T) {
 		m.Finish(failed)
 		proxytest.Equal(t, "the code of a lost connection", failed.Code, "upstream-reset")
 	})
+}
+
+// TestUnsafeResponse: a response whose headers can't be written safely does not reach the client.
+func TestUnsafeResponse(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.RespondOverLink(&protocol.Response{Status: 200, DeclaredLength: -1, Headers: []protocol.Header{{Name: []byte("x"), Value: []byte("a\r\nb: c")}}})
+	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("a response", func() bool { return strings.HasSuffix(string(p.Heard), "\n") })
+	if heard := string(p.Heard); !strings.HasPrefix(heard, "HTTP/1.1 502 ") || strings.Contains(heard, "b: c") {
+		t.Errorf("received %q", heard)
+	}
+	m.W.Faults.Reset(p.Conn)
+	m.Settled()
 }
 
 // TestSecureListener: a client of a port with TLS speaks HTTP/1.1 if it chose no protocol in the handshake. Only there may

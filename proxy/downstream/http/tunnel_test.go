@@ -209,6 +209,8 @@ func TestDirect(t *testing.T) {
 		{"CONNECT", "CONNECT other:443 HTTP/1.1\r\nHost: other:443\r\n\r\n", "other:443"},
 		{"in a tunnel", connectCompute + "GET /v2/ HTTP/1.1\r\nHost: compute\r\n\r\n", "compute:80 GET /v2/ HTTP/1.1"},
 		{"TLS in a tunnel", connectCompute + "\x16", "compute:80"},
+		{"absolute-form in a tunnel", connectCompute + "GET http://other:81/v2/ HTTP/1.1\r\nHost: x\r\n\r\n", "other:81 GET /v2/ HTTP/1.1"},
+		{"CONNECT in a tunnel", connectCompute + "CONNECT other:443 HTTP/1.1\r\nHost: other:443\r\n\r\n", "other:443"},
 		{"origin-form", "GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n", "no-route"},
 		{"a path that is not normal", "GET http://other:81/a/../b HTTP/1.1\r\nHost: x\r\n\r\n", "other:81 GET /a/../b HTTP/1.1"},
 		{"a path of a routed host that is not normal", "GET http://compute/v2/../v3/ HTTP/1.1\r\nHost: x\r\n\r\n", "compute GET /v3/ HTTP/1.1"},
@@ -234,6 +236,9 @@ func TestDirect(t *testing.T) {
 			}
 			if got := strings.TrimSpace(r.Unrouted.Authority + " " + string(start)); got != c.want || r.Service != "" || r.Unrouted.Listener != "egress" {
 				t.Errorf("%q, %+v", got, r)
+			}
+			if kind := map[bool]stats.StreamKind{true: stats.StreamBody, false: stats.StreamConnect}[len(start) > 0]; r.Kind != kind {
+				t.Errorf("left as %v, want %v", r.Kind, kind)
 			}
 			if r.Timeout != 5*time.Minute {
 				t.Errorf("waits %s for the response", r.Timeout)
@@ -440,13 +445,14 @@ func TestTunnelBesideRules(t *testing.T) {
 }
 
 // TestTunnelOfRewrittenHost: the client's host decides what a tunnel serves, whatever the service
-// gets.
+// gets, also if a request names no host.
 func TestTunnelOfRewrittenHost(t *testing.T) {
 	m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{
 		Apps: 1, Match: "match: {host: a, method: [CONNECT, GET]}, rewrite: {host: b}",
 	})
-	m.DialAndSend(proxytest.Egress, "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	m.RunUntil("the response", func() bool { return m.Apps[0].Served == 1 })
+	p := m.DialAndSend(proxytest.Egress, "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.0\r\n\r\n")
+	m.RunUntilClosed(p)
+	proxytest.Equal(t, "the application's requests", m.Apps[0].Served, 2)
 	if len(streams.Requests) != 0 {
 		t.Error("the tunnel left as a stream")
 	}

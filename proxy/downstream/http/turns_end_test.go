@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http2"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -84,7 +86,6 @@ func TestFinishedStays(t *testing.T) {
 // TestUnreadOfTunnel: the response to a CONNECT counts while its client has not read it. It does not count any more once the connection has
 // closed, whoever had the connection then.
 func TestUnreadOfTunnel(t *testing.T) {
-	const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	s := newTurns(t, "routes: [{match: {host: compute}, service: compute}]")
 	s.Unread = true
 	s.say(connectCompute)
@@ -101,7 +102,7 @@ func TestUnreadOfTunnel(t *testing.T) {
 	s.Open()
 	s.Unread = true
 	s.say(connectCompute)
-	s.say(http2)
+	s.say(http2.Preface)
 	if !strings.Contains(string(s.Conn.Out), downstream.Connected+"\x00\x00") {
 		t.Errorf("received %q, want the settings of HTTP/2 in a tunnel", s.Conn.Out)
 	}
@@ -139,4 +140,60 @@ func TestTurnsEndFirst(t *testing.T) {
 	if len(depths) != 4 || depths[0] != depths[1] || depths[0] != depths[2] || depths[0] != depths[3] {
 		t.Errorf("responses are written at the depths %v of the stack", depths)
 	}
+}
+
+// TestDrippingTunnel: a client that sends the first request line in a tunnel byte by byte has no more than timeouts.header, if no stream may
+// come of it.
+func TestDrippingTunnel(t *testing.T) {
+	s := newTurns(t, "timeouts: {header: 10s}\nroutes: [{match: {host: compute}, service: compute}]")
+	s.say(connectCompute)
+	began := s.Loop.Now()
+	for i := range 12 {
+		if s.Loop.RunTo(began + time.Duration(i)*time.Second); s.Conn.Closed {
+			break
+		}
+		s.say("GET /long/path"[i : i+1])
+	}
+	if took := s.Loop.Now() - began; !s.Conn.Closed || took < 10*time.Second || !strings.Contains(string(s.Conn.Out), "header-timeout") {
+		t.Errorf("closed %t after %v, received %q", s.Conn.Closed, took, s.Conn.Out)
+	}
+}
+
+// TestBufferOfHTTP2: the memory of the first read of HTTP/2 is kept for others.
+func TestBufferOfHTTP2(t *testing.T) {
+	s := newTurns(t, "")
+	s.say(http2.Preface + strings.Repeat("\x00", 12_000)) // no frame of HTTP/2
+	if s.Proc.Kept() == 0 || !s.Conn.Closed {
+		t.Errorf("%d bytes are kept, closed %t", s.Proc.Kept(), s.Conn.Closed)
+	}
+}
+
+// secured is a connection with a handshake of TLS, in which the client has chosen HTTP/2.
+type secured struct{ loop.Conn }
+
+func (secured) Protocol() string { return "h2" }
+
+// securedReceiver is a receiver whose connection is secured.
+type securedReceiver struct{ loop.Receiver }
+
+func (r securedReceiver) OnOpen(c loop.Conn) { r.Receiver.OnOpen(secured{c}) }
+
+// TestHTTP2ByHandshake: a client that has chosen HTTP/2 in the handshake of TLS is served so from the start, and counts as one connection.
+func TestHTTP2ByHandshake(t *testing.T) {
+	var codec http2.Conn
+	codec.InitClient(&http2.Options{Buffers: &protocol.Buffers{}}, sender{})
+	codec.Request(&protocol.Request{Method: []byte("GET"), Path: []byte("/1"), Authority: []byte("compute")}, "https", nil)
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Listener: "tls: {cert: c, key: k}"})
+	const at = "10.0.0.1:16000"
+	listener := m.Consumer.Proc.Generation().Listener("egress")
+	m.W.Net.Listen(at, m.Consumer.Loop, func() loop.Receiver { return securedReceiver{listener.Accept(m.Consumer.Proc.Workers()[0])} })
+	silent, p := m.DialAndSend(at, ""), m.DialAndSend(at, string(codec.Output(1<<16)))
+	m.RunUntil("the request", func() bool { return m.Apps[0].Served == 1 })
+	m.W.Run(time.Second)
+	if n := m.Consumer.Connections(); n != 2 || !strings.HasPrefix(string(silent.Heard), "\x00\x00") || !strings.HasPrefix(string(p.Heard), "\x00\x00") {
+		t.Errorf("%d connections are counted; heard %q and %q, want settings of HTTP/2", n, silent.Heard, p.Heard)
+	}
+	m.Consumer.Proc.Drain()
+	m.RunUntilClosed(p)
+	m.Settled()
 }
