@@ -94,6 +94,23 @@ func TestDialRetry(t *testing.T) {
 		m.OK(waits, busy)
 		m.Settled()
 	})
+	t.Run("the endpoint refuses", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
+		calls := m.Burst(5, 10)
+		m.W.Run(50 * time.Millisecond)
+		m.Apps[0].Stop()
+		d.MaxDials, d.Dialling = 0, 0 // all are dialled for as soon as one dial has failed
+		since := m.W.Now()
+		m.Finish(calls...)
+		if took := m.W.Now() - since; took > 200*time.Millisecond || busy.Done {
+			t.Errorf("the requests have failed after %v", took)
+		}
+		if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
+			t.Errorf("responses %v", n)
+		}
+		m.Finish(busy)
+		m.Settled()
+	})
 	t.Run("the callers disconnect", func(t *testing.T) {
 		m, d, busy := newFullDriverMesh(t)
 		var clients []*proxytest.Client

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/sim"
 )
 
 // TestDialQueue checks that many requests at once wait for a connection: for one that another
@@ -91,6 +92,20 @@ func TestDialQueue(t *testing.T) {
 		m.Finish(append(calls, late)...)
 		if late.Took < 250*time.Millisecond {
 			t.Errorf("failed after %v, with a connect_timeout of 250 ms", late.Took)
+		}
+		m.Settled()
+	})
+	t.Run("the deadline passes while it connects", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 50ms, connect_timeout: 1s"})
+		m.W.Net.SetPaths(func(from, to string) sim.Path {
+			p := sim.DefaultPaths(from, to)
+			p.Latency = 40 * time.Millisecond // a connect takes more than the request may
+			return p
+		})
+		first := m.Complete(m.Post(10))
+		m.W.Run(time.Second)
+		if first.Code != "deadline" || m.Apps[0].Served != 0 || connections(m) != 1 {
+			t.Errorf("%s, %d requests are served over %d connections", first.Code, m.Apps[0].Served, connections(m))
 		}
 		m.Settled()
 	})

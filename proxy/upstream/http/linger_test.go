@@ -8,6 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestLongResponseForNobody: a long response whose client has gone is not received to its end. No one
@@ -54,6 +55,9 @@ func TestLongResponseForNobody(t *testing.T) {
 			}
 			if app.Ended != c.ends {
 				t.Errorf("the connection has ended: %t", app.Ended)
+			}
+			if n := m.Consumer.Report().Services[0].Endpoints[0].Stats.Outcomes[stats.AttemptUnseen]; c.had == 0 && c.ends && n != 1 {
+				t.Errorf("%d attempts are counted whose responses came for nobody", n)
 			}
 			m.Settled()
 		})

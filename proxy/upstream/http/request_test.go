@@ -94,6 +94,30 @@ func TestInterim(t *testing.T) {
 	}
 }
 
+// TestOneByteBehindLongHead: no byte is lost that comes in one read with a head that is longer than most reads.
+func TestOneByteBehindLongHead(t *testing.T) {
+	long := "X: " + strings.Repeat("x", 20<<10) + "\r\n"
+	for name, parts := range map[string][]string{
+		"a body":           {"HTTP/1.1 200 OK\r\n" + long + "Content-Length: 1\r\n\r\n!"},
+		"another response": {"HTTP/1.1 103 Early Hints\r\n" + long + "\r\nH", "TTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!"},
+	} {
+		m, peers := peerMesh(t, "timeout: 1s", func(int) *proxytest.Peer { return &proxytest.Peer{} })
+		m.W.Options.Cut = 0
+		client := m.DialAndSend(proxytest.Egress, "GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+		m.RunUntil("the request", func() bool { return len(*peers) == 1 && len((*peers)[0].Heard) > 0 })
+		for _, part := range parts {
+			m.Apps[0].Loop.Do(func() { (*peers)[0].Conn.Write([]byte(part)) })
+			m.W.Run(time.Millisecond)
+		}
+		m.W.Run(2 * time.Second)
+		heard := string(client.Heard)
+		if i := strings.Index(heard, "HTTP/1.1 200 OK\r\n"); i < 0 || !strings.HasSuffix(heard, "\r\n\r\n!") {
+			t.Errorf("%s: the client got %.100q", name, heard[max(0, i):])
+		}
+		m.Settled()
+	}
+}
+
 // TestStaleConnection: a request is sent once more if its connection was idle before and turns out to be closed, and only if it may be
 // sent twice. It is not sent a third time, nor if the application had begun to respond.
 func TestStaleConnection(t *testing.T) {

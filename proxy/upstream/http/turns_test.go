@@ -1,0 +1,124 @@
+package http_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// newTurns returns a client whose request the sidecar has sent, and the sidecar's end of the connection to the application. The latter can
+// leave its loop.
+func newTurns(t *testing.T, top, says string) (*proxytest.Turns, *proxytest.NullConn) {
+	t.Helper()
+	s := proxytest.NewTurns(t, top, netip.AddrPort{})
+	s.Proc.SetStreams(&s.Streams)
+	s.Open()
+	deliver(s, says)
+	c := s.Apps[0].Conn.(*proxytest.NullConn).Peer
+	c.Socket = proxytest.PipeSocket{Pipe: &proxytest.Pipe{}}
+	return s, c
+}
+
+// deliver delivers bytes of the client, and ends the turn.
+func deliver(s *proxytest.Turns, says string) {
+	s.Conn.Deliver([]byte(says))
+	s.Mesh.Net.Pump()
+}
+
+// respond delivers bytes of the application, and ends the turn.
+func respond(s *proxytest.Turns, says string) {
+	s.Respond(says)
+	s.Mesh.Net.Pump()
+}
+
+// post returns a request with a body of n bytes.
+func post(n int) string {
+	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+}
+
+const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// TestWritesOfRequest: a request takes one write. A long body is not copied for that.
+func TestWritesOfRequest(t *testing.T) {
+	for size, parts := range map[int]int{0: 0, 1: 0, 1000: 0, http1.WriteTogether + 1: 1, 1 << 20: 1} {
+		s, c := newTurns(t, "", post(size))
+		if c.Writes != 1 || c.Parts != parts {
+			t.Errorf("%d bytes take %d writes, %d of them in parts", size, c.Writes, c.Parts)
+		}
+		if respond(s, ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
+			t.Errorf("%d bytes: received %q", size, s.Conn.Out)
+		}
+	}
+}
+
+// unsent makes the client send a second request, of which the sidecar has so many bytes left to send.
+func unsent(t *testing.T, left int) (*proxytest.Turns, *proxytest.NullConn) {
+	t.Helper()
+	s, c := newTurns(t, "", post(0))
+	respond(s, ok)
+	s.Conn.Out = s.Conn.Out[:0]
+	before := s.Proc.Held()
+	c.Held = left
+	deliver(s, post(0))
+	if len(s.Apps) != 1 || s.Proc.Held() < before+int64(left) {
+		t.Fatalf("%d connections, %d bytes are held", len(s.Apps), s.Proc.Held())
+	}
+	return s, c
+}
+
+// TestIdleConnectionLost: what of a request was left to send does not count any more once its connection is lost, which was idle by then.
+func TestIdleConnectionLost(t *testing.T) {
+	s, c := unsent(t, 1000)
+	c.Held = 0
+	respond(s, ok)
+	if c.Closed || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
+		t.Errorf("closed %t, received %q", c.Closed, s.Conn.Out)
+	}
+	if c.Lose(); s.Proc.Held() != 0 {
+		t.Errorf("%d bytes are held", s.Proc.Held())
+	}
+}
+
+// TestStreamBehindUnsent: a response that is a stream waits until all of its request is sent. What was left to send does not count any
+// more once the connection has left its loop, or is lost.
+func TestStreamBehindUnsent(t *testing.T) {
+	for name, leaves := range map[string]bool{"sent": true, "lost": false} {
+		s, c := unsent(t, 1000)
+		respond(s, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirst")
+		if c.Room == nil || c.Left != 0 || len(s.Streams.Responses) != 0 {
+			t.Fatalf("%s: waits %t until %d bytes are left, %d responses left", name, c.Room != nil, c.Left, len(s.Streams.Responses))
+		}
+		if !leaves {
+			c.Lose()
+		}
+		c.Held = 0
+		c.Room.Do()
+		s.Mesh.Net.Pump()
+		if got := len(s.Streams.Responses) == 1; got != leaves || s.Proc.Held() != 0 {
+			t.Errorf("%s: %d responses left, %d bytes are held", name, len(s.Streams.Responses), s.Proc.Held())
+		}
+	}
+}
+
+// TestMemoryOfLongResponses: the memory of a long response serves the next one.
+func TestMemoryOfLongResponses(t *testing.T) {
+	const size = 100_000
+	says := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("y", size))
+	s, _ := newTurns(t, "", post(0))
+	respond(s, says)
+	kept := s.Proc.Kept()
+	for range 2 {
+		deliver(s, post(0))
+		respond(s, says)
+	}
+	if n := s.Proc.Kept(); n != kept || n == 0 || n > 2*size {
+		t.Errorf("%d bytes are kept after the first response, %d after the third", kept, n)
+	}
+	if n := strings.Count(string(s.Conn.Out), "y"); n != 3*size {
+		t.Errorf("%d bytes came", n)
+	}
+}
