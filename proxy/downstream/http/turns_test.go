@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -330,9 +333,12 @@ func TestUnreadHalfClosed(t *testing.T) {
 	}
 }
 
-// TestConnectionLeavesNothing: nothing is left of a connection that its client closes, whatever the session waits for.
+// TestConnectionLeavesNothing: nothing is left of a connection that its client closes, whatever the session waits for: no request, no timer, no
+// counted byte, and no reference.
 func TestConnectionLeavesNothing(t *testing.T) {
 	errLost := errors.New("lost")
+	ended := make(map[string]weak.Pointer[byte])
+	var all []turns
 	for name, says := range map[string]string{
 		"nothing":                   "",
 		"an empty line":             "\r\n",
@@ -357,10 +363,21 @@ func TestConnectionLeavesNothing(t *testing.T) {
 		if pending, held := s.Proc.Pending(), s.Proc.Held(); pending != 0 || held != 0 {
 			t.Errorf("%s: %d requests, %d bytes are left", name, pending, held)
 		}
+		ended[name] = weak.Make((*byte)(reflect.ValueOf(s.Receiver).UnsafePointer()))
+		all = append(all, s)
+		s.Open()
+		s.Mesh.Net.ForgetClosed()
 		if after := s.Loop.Timers(); after != before {
 			t.Errorf("%s: %d timers, %d behind a connection without a request", name, after, before)
 		}
 	}
+	runtime.GC()
+	for name, s := range ended {
+		if s.Value() != nil {
+			t.Errorf("%s: the session that has ended is still referenced", name)
+		}
+	}
+	runtime.KeepAlive(all)
 }
 
 // TestEndOfSlowReader: nothing is left of a connection that closes while its client reads slowly, and the room that it gets then begins no request.

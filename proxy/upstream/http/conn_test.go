@@ -254,8 +254,10 @@ func TestBadResponseCounts(t *testing.T) {
 // TestAllocations: a request and its response allocate nothing.
 func TestAllocations(t *testing.T) {
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 4, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
-	want, request := []byte(proxytest.ShapeBody), []byte(proxytest.GetHead)
-	m.CheckAllocs(0, func() { m.Call(want, request) })
+	want := []byte(proxytest.ShapeBody)
+	for _, request := range [][]byte{[]byte(proxytest.GetHead), []byte(post(10_000))} {
+		m.CheckAllocs(0, func() { m.Call(want, request) })
+	}
 }
 
 // TestResponseTrailers: the client gets the trailers of a response.

@@ -76,6 +76,12 @@ func TestIdleConnectionsOfPatientServer(t *testing.T) {
 		}
 		m.W.Run(2 * time.Second)
 	}
+	m.W.Run(1900 * time.Millisecond) // just below idle_timeout
+	call := m.Post(2)
+	call.Nonce = ""
+	if m.OK(m.Complete(call)); *connections != 2 {
+		t.Errorf("%d connections after a request that came just before idle_timeout, want 2", *connections)
+	}
 }
 
 // TestIdleConnectionsOfFailingServer: a server that fails at a request says nothing about how long it keeps idle

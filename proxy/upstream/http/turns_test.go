@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -120,5 +121,24 @@ func TestMemoryOfLongResponses(t *testing.T) {
 	}
 	if n := strings.Count(string(s.Conn.Out), "y"); n != 3*size {
 		t.Errorf("%d bytes came", n)
+	}
+}
+
+// TestPauseOfNextResponse: each response without a length has a tenth of a second to become complete before it is a stream, also the second one
+// of a connection.
+func TestPauseOfNextResponse(t *testing.T) {
+	const begins, ends = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nyy\r\n", "2\r\nyy\r\n0\r\n\r\n"
+	s, _ := newTurns(t, "", post(0))
+	for i := range 3 {
+		respond(s, begins)
+		s.Loop.RunTo(s.Loop.Now() + 70*time.Millisecond)
+		if respond(s, ends); strings.Count(string(s.Conn.Out), "y") != 4*(i+1) || len(s.Streams.Responses) != 0 {
+			t.Errorf("response %d: %d left as streams, received %q", i, len(s.Streams.Responses), s.Conn.Out)
+		}
+		deliver(s, post(0))
+	}
+	respond(s, begins)
+	if s.Loop.RunTo(s.Loop.Now() + 110*time.Millisecond); len(s.Streams.Responses) != 1 {
+		t.Error("a response that is not complete is no stream")
 	}
 }
