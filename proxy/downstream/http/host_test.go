@@ -40,7 +40,7 @@ func TestTimersOfIncoming(t *testing.T) {
 	}
 }
 
-// TestFreeCalls: arrays for many calls, which few clients need, are not kept, and those that are refer to no call.
+// TestFreeCalls: arrays for many calls, which few clients need, are not kept, and those that are refer to no call, and serve the next one.
 func TestFreeCalls(t *testing.T) {
 	for n, kept := range map[int]int{1: 1, maxFreeCalls: 1, maxFreeCalls + 1: 0, 5000: 0} {
 		s := newSession(&host{Host: &downstream.Host{}}, nil)
@@ -58,6 +58,9 @@ func TestFreeCalls(t *testing.T) {
 					t.Errorf("%d calls: one is kept", n)
 				}
 			}
+		}
+		if s.turn.add(call{}); len(s.host.freeCalls) != 0 {
+			t.Errorf("%d calls: the array that was kept is not used again", n)
 		}
 	}
 }

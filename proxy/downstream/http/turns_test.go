@@ -154,6 +154,23 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// TestTimeOfSlowReader: a request that waits until its client has read earlier responses has all of its time then.
+func TestTimeOfSlowReader(t *testing.T) {
+	s := newTurns(t, "")
+	s.Conn.Held = maxUnread + 1
+	s.say("GET / HTTP/1.1\r\nHost: compute\r\nX-Remora-Timeout-Ms: 2000\r\n\r\n")
+	s.Loop.RunTo(s.Loop.Now() + 3*time.Second)
+	s.Conn.Held = 0
+	s.Conn.Room.Do()
+	s.Mesh.Net.Pump()
+	if s.served() != 1 {
+		t.Fatalf("the request is not served: %q", s.Conn.Out)
+	}
+	if s.respond(response(2, "")); !strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 200 ") {
+		t.Errorf("received %q", s.Conn.Out)
+	}
+}
+
 // TestInterimOfSlowReader: an interim response is left out while its client reads slowly.
 func TestInterimOfSlowReader(t *testing.T) {
 	for unread, comes := range map[int]bool{maxUnread: true, maxUnread + 1: false} {

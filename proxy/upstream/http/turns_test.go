@@ -124,6 +124,26 @@ func TestMemoryOfLongResponses(t *testing.T) {
 	}
 }
 
+// TestSurplus: a connection carries no other request once more than the response has come on it, in however many parts.
+func TestSurplus(t *testing.T) {
+	const part = 9000
+	more := strings.Repeat("m", part-4) + "\r\n\r\n" + strings.Repeat("m", part) // a long read, whose split is in its middle
+	for _, says := range [][]string{
+		{ok + "mm"},
+		{ok[:len(ok)-4], "\r\nok" + more}, // the head ends between two reads
+		{"HTTP/1.1 204 No Content\r\n", "\r\n" + more},
+		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + more},
+	} {
+		s, c := newTurns(t, "", post(0))
+		for _, part := range says {
+			respond(s, part)
+		}
+		if !c.Closed || strings.Contains(string(s.Conn.Out), "mm") {
+			t.Errorf("%.50q: closed %t, received %.200q", says, c.Closed, s.Conn.Out)
+		}
+	}
+}
+
 // TestPauseOfNextResponse: each response without a length has a tenth of a second to become complete before it is a stream, also the second one
 // of a connection.
 func TestPauseOfNextResponse(t *testing.T) {
