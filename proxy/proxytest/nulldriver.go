@@ -114,9 +114,12 @@ func (c *NullConn) Deliver(b []byte) {
 }
 
 // Lose closes c, whose peer has gone.
-func (c *NullConn) Lose() {
+func (c *NullConn) Lose() { c.LoseFor(nil) }
+
+// LoseFor is Lose with the error that the receiver gets.
+func (c *NullConn) LoseFor(err error) {
 	c.Closed = true
-	c.receiver.OnClose(nil)
+	c.receiver.OnClose(err)
 }
 
 // EndTurn ends a turn. It reports whether there was anything to do.

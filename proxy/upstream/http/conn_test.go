@@ -114,6 +114,19 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
+// TestIdleTimeoutOfMany: once many connections have been idle for idle_timeout, all close soon, a few at a time.
+func TestIdleTimeoutOfMany(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "idle_timeout: 4s"})
+	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+	m.Finish(m.Burst(40, 10)...)
+	m.RunUntil("the first ends", func() bool { return connections(m) < 35 }) // the very first may close alone
+	began := m.W.Now()
+	m.RunUntil("all ends", func() bool { return connections(m) == 0 })
+	if took := m.W.Now() - began; took > 100*time.Millisecond {
+		t.Errorf("the others closed over %v", took)
+	}
+}
+
 // TestInputWithoutRequest: an endpoint that sends what nobody has asked for loses its connection, and no request gets it.
 func TestInputWithoutRequest(t *testing.T) {
 	m, peers := peerMesh(t, "", func(int) *proxytest.Peer { return &proxytest.Peer{Reply: responds} })

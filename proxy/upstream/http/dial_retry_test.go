@@ -94,6 +94,25 @@ func TestDialRetry(t *testing.T) {
 		m.OK(waits, busy)
 		m.Settled()
 	})
+	t.Run("the open connection closes", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
+		m.Apps[0].Close = true
+		m.Apps[0].Delay = func() time.Duration { return 75 * time.Millisecond }
+		first, second := m.Get("/"), m.Get("/")
+		m.Do(first)
+		m.W.Run(5 * time.Millisecond)
+		d.MaxDials, d.Dialling = 1, 1
+		m.Do(second)
+		m.W.Run(65 * time.Millisecond) // with dials 20 ms and 60 ms after the first, and the next one after 140 ms
+		m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+		refused := d.Refused
+		d.Dialling = 0
+		m.OK(first, second)
+		if refused != 3 || second.Took > 110*time.Millisecond {
+			t.Errorf("%d dials were refused, the response came after %v", refused, second.Took)
+		}
+		m.Settled()
+	})
 	t.Run("the endpoint refuses", func(t *testing.T) {
 		m, d, busy := newFullDriverMesh(t)
 		calls := m.Burst(5, 10)

@@ -334,6 +334,7 @@ func TestRetired(t *testing.T) {
 	if n := open(); n != 0 {
 		t.Errorf("%d connections to an endpoint that has left, and has no request", n)
 	}
+	m.W.Run(10 * time.Second) // more than idle_timeout
 	m.Settled()
 }
 

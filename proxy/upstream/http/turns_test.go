@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -57,14 +58,14 @@ func TestWritesOfRequest(t *testing.T) {
 }
 
 // unsent makes the client send a second request, of which the sidecar has so many bytes left to send.
-func unsent(t *testing.T, left int) (*proxytest.Turns, *proxytest.NullConn) {
+func unsent(t *testing.T, request string, left int) (*proxytest.Turns, *proxytest.NullConn) {
 	t.Helper()
 	s, c := newTurns(t, "", post(0))
 	respond(s, ok)
 	s.Conn.Out = s.Conn.Out[:0]
 	before := s.Proc.Held()
 	c.Held = left
-	deliver(s, post(0))
+	deliver(s, request)
 	if len(s.Apps) != 1 || s.Proc.Held() < before+int64(left) {
 		t.Fatalf("%d connections, %d bytes are held", len(s.Apps), s.Proc.Held())
 	}
@@ -73,7 +74,7 @@ func unsent(t *testing.T, left int) (*proxytest.Turns, *proxytest.NullConn) {
 
 // TestIdleConnectionLost: what of a request was left to send does not count any more once its connection is lost, which was idle by then.
 func TestIdleConnectionLost(t *testing.T) {
-	s, c := unsent(t, 1000)
+	s, c := unsent(t, post(0), 1000)
 	c.Held = 0
 	respond(s, ok)
 	if c.Closed || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
@@ -84,11 +85,26 @@ func TestIdleConnectionLost(t *testing.T) {
 	}
 }
 
+// TestStaleConnectionUnsent: what was left to send of a request does not count any more once the request is sent on another connection,
+// since its own was stale.
+func TestStaleConnectionUnsent(t *testing.T) {
+	s, c := unsent(t, proxytest.GetHead, 1000)
+	before := s.Proc.Held()
+	c.LoseFor(io.EOF)
+	s.Mesh.Net.Pump()
+	if held := s.Proc.Held(); len(s.Apps) != 2 || held > before-1000 {
+		t.Errorf("%d connections, %d bytes are held, %d before", len(s.Apps), held, before)
+	}
+	if respond(s, ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") || s.Proc.Held() != 0 {
+		t.Errorf("%d bytes are held, received %q", s.Proc.Held(), s.Conn.Out)
+	}
+}
+
 // TestStreamBehindUnsent: a response that is a stream waits until all of its request is sent. What was left to send does not count any
 // more once the connection has left its loop, or is lost.
 func TestStreamBehindUnsent(t *testing.T) {
 	for name, leaves := range map[string]bool{"sent": true, "lost": false} {
-		s, c := unsent(t, 1000)
+		s, c := unsent(t, post(0), 1000)
 		respond(s, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirst")
 		if c.Room == nil || c.Left != 0 || len(s.Streams.Responses) != 0 {
 			t.Fatalf("%s: waits %t until %d bytes are left, %d responses left", name, c.Room != nil, c.Left, len(s.Streams.Responses))
