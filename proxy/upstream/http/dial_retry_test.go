@@ -94,6 +94,21 @@ func TestDialRetry(t *testing.T) {
 		m.OK(waits, busy)
 		m.Settled()
 	})
+	t.Run("room again for all", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
+		calls := m.Burst(5, 10)
+		m.W.Run(50 * time.Millisecond)
+		m.Apps[0].Delay = func() time.Duration { return 2 * time.Second }
+		d.MaxDials, d.Dialling = 0, 0
+		m.OK(calls...)
+		for _, c := range calls {
+			if c.Took > 3*time.Second {
+				t.Errorf("response after %v: a request has waited for the connection of another", c.Took)
+			}
+		}
+		m.OK(busy)
+		m.Settled()
+	})
 	t.Run("the open connection closes", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "retry: {on: []}"})
 		m.Apps[0].Close = true

@@ -140,6 +140,25 @@ func TestMemoryOfLongResponses(t *testing.T) {
 	}
 }
 
+// TestShortResponseForNobody: a connection on which a short response comes for a client that has gone serves the next request.
+func TestShortResponseForNobody(t *testing.T) {
+	s, c := newTurns(t, "", post(0))
+	respond(s, ok[:len(ok)-1])
+	s.Lose(nil)
+	s.Mesh.Net.Pump()
+	if c.Closed {
+		t.Error("the connection is closed before the response is complete")
+	}
+	if respond(s, ok[len(ok)-1:]); s.Proc.Held() != 0 {
+		t.Errorf("%d bytes are held", s.Proc.Held())
+	}
+	s.Open()
+	deliver(s, post(0))
+	if respond(s, ok); len(s.Apps) != 1 || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
+		t.Errorf("%d connections, received %q", len(s.Apps), s.Conn.Out)
+	}
+}
+
 // TestSurplus: a connection carries no other request once more than the response has come on it, in however many parts.
 func TestSurplus(t *testing.T) {
 	const part = 9000
