@@ -197,3 +197,17 @@ func TestPauseOfNextResponse(t *testing.T) {
 		t.Error("a response that is not complete is no stream")
 	}
 }
+
+// TestFirstKept: a request that may not be sent twice takes a connection that has been idle for a second, and no longer, while nothing is known
+// of its server.
+func TestFirstKept(t *testing.T) {
+	for idle, connections := range map[time.Duration]int{time.Second: 1, time.Second + 1: 2} {
+		s, _ := newTurns(t, "", post(0))
+		since := s.Loop.Now()
+		respond(s, ok)
+		s.Loop.RunTo(since + idle)
+		if deliver(s, post(0)); len(s.Apps) != connections {
+			t.Errorf("%d connections after one was idle for %v, want %d", len(s.Apps), idle, connections)
+		}
+	}
+}
