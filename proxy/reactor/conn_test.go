@@ -598,54 +598,6 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-// TestLastByte: if the kernel takes all but one byte, that one is kept.
-func TestLastByte(t *testing.T) {
-	l := start(t, Options{}).loops[0]
-	pair := func() (near, far int) {
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-		if err == nil {
-			err = unix.SetNonblock(ends[0], true)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ends[0], ends[1]
-	}
-	size, taken := 4<<20, 0
-	for tries := 0; taken != size-1; tries++ { // how much is taken depends a little on how much is sent
-		if taken > 0 {
-			size = taken + 1
-		}
-		near, far := pair()
-		n, errno := kernel.Send(near, make([]byte, size))
-		unix.Close(near)
-		unix.Close(far)
-		if taken = n; errno != 0 {
-			t.Fatal(errno)
-		}
-		if tries > 100 {
-			t.Skip("the kernel never takes all but one byte")
-		}
-	}
-	for name, write := range map[string]func(d *descriptor) syscall.Errno{
-		"bytes": func(d *descriptor) syscall.Errno { return d.write(make([]byte, size)) },
-		"part":  func(d *descriptor) syscall.Errno { return d.writeParts([][]byte{make([]byte, size)}) },
-	} {
-		near, far := pair()
-		defer unix.Close(far)
-		d := &descriptor{loop: l, fd: near}
-		on(t, l, func() {
-			if err := d.watch(ignored{}, kernel.Input); err != nil {
-				t.Error(err)
-			}
-			if errno := write(d); errno != 0 || d.buffered() != 1 {
-				t.Errorf("%s: %d bytes are left, %v", name, d.buffered(), errno)
-			}
-			d.close()
-		})
-	}
-}
-
 // ignored is a watcher of events that do not matter.
 type ignored struct{}
 
