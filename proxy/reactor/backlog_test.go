@@ -79,6 +79,9 @@ func TestAcceptsOfTurn(t *testing.T) {
 			}
 		}
 	})
+	if n := e.Stats().AcceptErrors; n != 0 {
+		t.Errorf("%d times accept failed", n)
+	}
 }
 
 // TestBackoffOfOneLoop: while a loop does not accept after a failure, the other is told of connections.

@@ -69,6 +69,22 @@ func TestProxied(t *testing.T) {
 	}
 }
 
+// TestProxiedHealthCheck: a proxy that connects and closes without a byte is no failure, and a wrong header is.
+func TestProxiedHealthCheck(t *testing.T) {
+	e, addr, _, refused := proxied(t, Options{}, ListenOptions{}, waitLimit)
+	for _, says := range []string{"", "GET / HTTP/1.1\r\n\r\n"} {
+		c := dial(t, addr)
+		must.Write(t, c, says)
+		_ = c.CloseWrite() // the second may be closed already
+		ends(t, c)
+	}
+	recv(t, refused, "the failure of the second")
+	e.wantReserved(t, 0, 0)
+	if len(refused) > 0 {
+		t.Errorf("the health check is a failure: %v", <-refused)
+	}
+}
+
 // TestProxiedTLS: the header comes before the handshake.
 func TestProxiedTLS(t *testing.T) {
 	identity := NewIdentity(t)

@@ -425,10 +425,13 @@ func TestEventsOfTurn(t *testing.T) {
 	if l.OnEvents(3, kernel.Input); l.now != l.turn.began || s.at[2] != l.turn.began {
 		t.Errorf("the first event is at %d, the turn at %d", s.at[2], l.turn.began)
 	}
+	if l.OnEvents(3, kernel.Input); s.at[3] <= s.at[2] {
+		t.Errorf("the second event is at %d, the first at %d", s.at[3], s.at[2])
+	}
 	l.setWatcher(3, nil)
 	l.OnEvents(3, kernel.Input)
 	l.OnEvents(5, kernel.All)
-	if l.EndTurn(); len(s.at) != 4 || l.stats.Events != 4 || l.reactor.Panics().Count() != 1 {
+	if l.EndTurn(); len(s.at) != 5 || l.stats.Events != 5 || l.reactor.Panics().Count() != 1 {
 		t.Errorf("%d events, %d panics", l.stats.Events, l.reactor.Panics().Count())
 	}
 }
