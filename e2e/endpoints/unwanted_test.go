@@ -51,6 +51,11 @@ func (w *worker) respond() {
 	}
 }
 
+// served is the metric of its responses that have reached the sidecar.
+func (w *worker) served() string {
+	return fmt.Sprintf(`remora_endpoint_attempts_total{endpoint=%q,result="served"}`, w.addr)
+}
+
 // leave sends a request, and leaves once the application has it.
 func (w *worker) leave(t *testing.T, egress string) {
 	ctx, leave := context.WithCancel(context.Background())
@@ -113,7 +118,7 @@ func TestUnwantedWork(t *testing.T) {
 				w.leave(t, egress)
 				calls.AwaitMetric(unwanted("finished"), 1)
 				w.respond()
-				calls.AwaitMetric(fmt.Sprintf(`remora_endpoint_attempts_total{endpoint=%q,result="served"}`, w.addr), 1)
+				calls.AwaitMetric(w.served(), 1)
 				if len(w.stopped) > 0 {
 					t.Error("the application was told that its client has left")
 				}
@@ -130,7 +135,9 @@ func TestUnwantedWork(t *testing.T) {
 						if told = works.Stop(); !told {
 							<-w.release // the request has no use for it
 						}
-					case <-w.finished: // one request at a time: a silent endpoint with several in flight counts as stalled
+					case <-w.finished:
+						// One request at a time: a silent endpoint with several in flight counts as stalled.
+						calls.AwaitMetric(w.served(), requests+1)
 					}
 				}
 				if n := calls.Metric(unwanted("finished")); !told || n < 8 {
