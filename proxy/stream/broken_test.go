@@ -224,7 +224,7 @@ func TestPipeNotOpenInTime(t *testing.T) {
 	s := startSidecar(t, `
 admin: {address: ""}
 listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
-services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 50ms, timeout: 15s}}`, reactor.Options{})
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 500ms, timeout: 15s}}`, reactor.Options{})
 	s.dialBy(func(_ int32, nc socket) (loop.Socket, error) { return nc, nil })
 	s.update(endpoint(a.addr), endpoint(b.addr))
 	server, socket := s.entry.newPeer()
@@ -284,7 +284,7 @@ func TestPrefaceUnanswered(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{})
 	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink})
-	client := s.dialTo(s.acceptAddr(50*time.Millisecond, link.Stream{Kind: link.StreamOpaque}))
+	client := s.dialTo(s.acceptAddr(500*time.Millisecond, link.Stream{Kind: link.StreamOpaque}))
 	server := receive(t, a.conns, "the connection")
 	wantReason(t, client, fault.Connect.Reason())
 	wantReset(t, "the other sidecar", server)
@@ -718,7 +718,7 @@ func TestNoResponseInTime(t *testing.T) {
 		s.dialBy(func(_ int32, nc socket) (loop.Socket, error) { return breakable{nc, &broken}, nil })
 		client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
 			r := s.put(http1.Head{Framing: http1.Chunked})
-			r.Timeout = 50 * time.Millisecond
+			r.Timeout = 500 * time.Millisecond
 			s.srv.Request(socket{nc}, r)
 		}))
 		server := receive(t, a.conns, "the connection")
