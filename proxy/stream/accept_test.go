@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // acceptAddr returns an address whose connections are streams from another sidecar.
@@ -394,4 +397,108 @@ func TestNameOfEndpoint(t *testing.T) {
 			t.Errorf("%q for %q: %q, want %q", c.server, c.host, got, c.want)
 		}
 	}
+}
+
+// TestPrefaceFails: a sidecar that does not take a tunnel loses its connection, and another one gets the tunnel.
+func TestPrefaceFails(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mute bool
+		then func(nc *net.TCPConn)
+	}{
+		{"nothing can be sent", true, func(*net.TCPConn) {}},
+		{"no answer", false, func(nc *net.TCPConn) { _ = nc.CloseWrite() }},
+		{"refused", false, func(nc *net.TCPConn) { _, _ = nc.Write([]byte{byte(link.Overload)}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := newApp(t), newApp(t)
+			s := newSidecar(t, options{})
+			s.dialBy(func(n int32, nc socket) (loop.Socket, error) {
+				if n == 1 && c.mute {
+					return mute{nc}, nil
+				}
+				return nc, nil
+			})
+			s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink}, registry.Endpoint{Addr: b.addr, Weight: 1, Protocol: config.ProtocolLink})
+			client := s.dialTo(s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamOpaque}))
+			first := either(t, a, b)
+			c.then(first)
+			wantReset(t, "the first sidecar", first)
+			second := either(t, a, b)
+			_, _ = second.Write([]byte{link.StreamTaken})
+			wantRead(t, "the client", client, string([]byte{link.StreamTaken}))
+			_, _ = io.WriteString(second, "hello")
+			wantRead(t, "the client", client, "hello")
+			for _, c := range []net.Conn{first, second, client} {
+				c.Close()
+			}
+			s.counts.waitIdle()
+		})
+	}
+}
+
+// TestPrefaceUnanswered: a sidecar that does not say in time whether it takes a tunnel does not get it.
+func TestPrefaceUnanswered(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink})
+	client := s.dialTo(s.acceptAddr(500*time.Millisecond, link.Stream{Kind: link.StreamOpaque}))
+	server := receive(t, a.conns, "the connection")
+	wantReason(t, client, fault.Connect.Reason())
+	wantReset(t, "the other sidecar", server)
+	client.Close()
+	s.counts.waitIdle()
+}
+
+// namingOpener notes whom a stream comes from, and gives the endpoint a cookie for it.
+type namingOpener struct {
+	race.Opener
+	from chan shard.Client
+}
+
+func (o namingOpener) From(c shard.Client) race.Opener {
+	o.from <- c
+	return o
+}
+
+func (o namingOpener) Open(service string, picked race.Picked) {
+	o.Opener.Open(service, func(st *race.Stream, at race.Target, f *fault.Failure) {
+		at.Cookies.Set = []byte("endpoint=1")
+		picked(st, at, f)
+	})
+}
+
+// TestAcceptedFrom: failures of a stream from another sidecar are its client's, whom the head names. The response has the cookie
+// of the endpoint.
+func TestAcceptedFrom(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	from := make(chan shard.Client, 1)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		s.srv.Accept(socket{nc}, &downstream.StreamAccept{
+			Opener: namingOpener{s.srv.worker(), from}, Client: shard.Client{Listener: "in", Addr: "192.0.2.1:1"}, Service: "app", Timeout: waitLimit,
+			Stream: link.Stream{Kind: link.StreamHTTP},
+		})
+	}))
+	_, _ = io.WriteString(client, "POST /a HTTP/1.1\r\nHost: app\r\nX-Forwarded-For: 198.51.100.1\r\nX-Remora-Forged: 1\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
+	server := receive(t, a.conns, "the connection")
+	want := shard.Client{Listener: "in", Addr: "192.0.2.1:1", GRPC: true, Behind: netip.MustParseAddr("198.51.100.1")}
+	if got := receive(t, from, "the client to be named"); got.Listener != want.Listener || got.Addr != want.Addr || got.GRPC != want.GRPC || got.Behind != want.Behind {
+		t.Errorf("the stream is from %+v, want %+v", got, want)
+	}
+	if got := readUntil(t, server, "\r\n\r\n"); strings.Contains(got, "Forged") {
+		t.Errorf("the application got a header of ours: %q", got)
+	}
+	s.onlyPair("both sides of a call to be free to pause", func(p *pair) bool { return p.interactive.Load() })
+	_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := resp.Header.Get("Set-Cookie"); got != "endpoint=1" {
+		t.Errorf("the response has the cookie %q", got)
+	}
+	client.Close()
+	server.Close()
+	s.counts.waitIdle()
 }

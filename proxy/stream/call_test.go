@@ -1,9 +1,12 @@
 package stream
 
 import (
+	"io"
+	"net"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
@@ -59,5 +62,27 @@ func TestCodeOfCall(t *testing.T) {
 	e := accesslog.StreamEnd{Cut: true}
 	if none.end(&pair{}, nil, &e, true); e.GRPC || !e.Cut || none.onHead(&protocol.Response{Status: 404, Headers: header("grpc-status", "4")}) != 404 {
 		t.Errorf("a stream that is no call ends as %+v", e)
+	}
+}
+
+// TestFailedCallLeft: a gRPC call that has failed has its own code, although its caller leaves as soon as it knows.
+func TestFailedCallLeft(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "access_log: {path: /log}"}, a.addr)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		r := s.put(http1.Head{Framing: http1.FixedLength, Length: 4})
+		r.GRPC, r.Record = true, s.srv.worker().StreamRecord("in", "client", "app")
+		s.srv.Request(socket{nc}, r)
+	}))
+	_, _ = io.WriteString(client, "body")
+	server := receive(t, a.conns, "the connection")
+	readUntil(t, server, "\r\n\r\nbody")
+	(&end{conn: server, tcp: server}).reset()
+	_, _ = io.Copy(io.Discard, client)
+	client.Close()
+	s.counts.waitIdle()
+	s.counts.wantFailure(fault.Reset.Code)
+	if l := s.log.line(0); l.GRPC != "unavailable" || l.Error != fault.Reset.Code {
+		t.Errorf("%+v", l)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/race"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -166,4 +167,31 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, co
 	if st := s.reactor.Stats(); st.RefusedSource != 1 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// idleOpener picks no endpoint, like a loop that has stopped.
+type idleOpener struct {
+	race.Opener
+	asked chan struct{}
+}
+
+func (o idleOpener) Open(string, race.Picked) { close(o.asked) }
+
+// TestCloseWhilePicking: a Server that closes does not wait for loops that have stopped.
+func TestCloseWhilePicking(t *testing.T) {
+	s := newSidecar(t, options{})
+	asked := make(chan struct{})
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		r := s.put(http1.Head{Framing: http1.Chunked})
+		r.Opener = idleOpener{r.Opener, asked}
+		s.srv.Request(socket{nc}, r)
+	}))
+	receive(t, asked, "the stream to ask for an endpoint")
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	if err := s.srv.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	wantReset(t, "the client", client)
+	s.counts.waitNoStreams()
 }

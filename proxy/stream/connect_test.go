@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/mux/httpstream"
+	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
 // TestConnect: after a CONNECT bytes pass both ways, the bytes behind its head first. A
@@ -49,4 +52,27 @@ func TestWebSocketMesh(t *testing.T) {
 		(&end{conn: server, tcp: server}).reset()
 		wantReset(t, "the client", client)
 	})
+}
+
+// TestPipeNotOpenInTime: an endpoint whose connection takes no stream in time does not get it later, but another endpoint does.
+func TestPipeNotOpenInTime(t *testing.T) {
+	a, b := newApp(t), newApp(t)
+	s := startSidecar(t, `
+admin: {address: ""}
+listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 500ms, timeout: 15s}}`, reactor.Options{})
+	s.dialBy(func(_ int32, nc socket) (loop.Socket, error) { return nc, nil })
+	s.update(endpoint(a.addr), endpoint(b.addr))
+	server, socket := s.entry.newPeer()
+	client := s.entry.call(&pipeOpener{s.proc.Workers()[0], socket}, grpc)
+	server.wantState(loop.PipeReset)
+	app := either(t, a, b)
+	_, _ = io.WriteString(app, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	client.want(httpstream.Head)
+	if got := string(client.Failure()); got != "" {
+		t.Errorf("%q", got)
+	}
+	client.pipe.Close(nil)
+	app.Close()
+	s.counts.waitIdle()
 }

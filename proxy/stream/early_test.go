@@ -94,3 +94,42 @@ func TestEarlyBytesReleased(t *testing.T) {
 }
 
 const upgraded = "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
+
+// TestEarlyBytesFail: an endpoint that takes none of the early bytes may still have sent something, which the client gets. Then the
+// stream is aborted.
+func TestEarlyBytesFail(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	client := s.dialTo(a.addr)
+	down := receive(t, a.conns, "the connection of the client")
+	up := s.dialTo(a.addr)
+	server := receive(t, a.conns, "the connection of the endpoint")
+	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: mute{socket{up}}, tcp: up}}
+	s.srv.flush = time.Hour
+	moved := make(chan [2]int64, 1)
+	go func() {
+		in, out := (&relay{p: p}).run(newInput(s.proc, []byte("early")))
+		moved <- [2]int64{in, out}
+	}()
+	_, _ = io.WriteString(server, "bye")
+	_ = server.CloseWrite()
+	wantRead(t, "the client", client, "bye")
+	_ = client.CloseWrite()
+	if n := receive(t, moved, "the end"); n != [2]int64{5, 3} || !p.isAborted() {
+		t.Errorf("%d bytes have moved; aborted: %t", n, p.isAborted())
+	}
+	client.Close()
+	server.Close()
+}
+
+// TestOneEarlyByte: a single byte that was read early is passed on, too.
+func TestOneEarlyByte(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.dialTo(s.entry.connectAddr("x"))
+	server := receive(t, a.conns, "the connection")
+	wantRead(t, "the server", server, "x")
+	client.Close()
+	server.Close()
+	s.counts.waitIdle()
+}

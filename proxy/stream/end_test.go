@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,4 +221,85 @@ func TestCountersOfPipe(t *testing.T) {
 	if c := e.counters(); c.received != 8 || c.unread != 5 || c.acknowledged != 3 || c.unacknowledged != 2 || e.moved() != 11 {
 		t.Errorf("%+v", c)
 	}
+}
+
+// garbled is a connection of TLS whose peer sends what is none.
+type garbled struct{ *net.TCPConn }
+
+func (garbled) Read([]byte) (int, error) { return 0, errors.New("bad record MAC") }
+
+// TestGarbledClient: a client whose input breaks has left at once, although one that ends its input may wait for the response.
+func TestGarbledClient(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	client := s.dialTo(a.addr)
+	down := receive(t, a.conns, "the connection")
+	p := &pair{srv: s.srv, down: &end{conn: garbled{down}, tcp: down, secure: true}, halfClose: time.Hour}
+	p.readDown(func() {})
+	receive(t, p.readerDone, "the end of the client to be seen")
+	if state, left := p.states(); state != aborted || left != clientLeft {
+		t.Errorf("the stream is in state %d, its client in state %d", state, left)
+	}
+	wantReset(t, "the client", client)
+}
+
+// lastBytes is a connection that says with its last bytes that they are, as TLS may.
+type lastBytes struct {
+	*net.TCPConn
+	n int
+}
+
+func (c lastBytes) Read([]byte) (int, error) { return c.n, io.EOF }
+
+// TestLastBytes: bytes count although the input ends with them.
+func TestLastBytes(t *testing.T) {
+	s := newSidecar(t, options{})
+	for n, want := range []error{io.EOF, nil, nil} {
+		in := newInput(s.proc, []byte("head"))
+		if err := in.more(&end{conn: lastBytes{n: n}}); err != want || len(in.b) != len("head")+n {
+			t.Errorf("%d bytes and the end: %v, %d bytes are there", n, err, len(in.b))
+		}
+		in.free()
+	}
+}
+
+// TestCountersOfClosed: an end that is closed counts nothing, and its connection is over.
+func TestCountersOfClosed(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	nc := s.dialTo(a.addr)
+	other := receive(t, a.conns, "the connection")
+	_, _ = io.WriteString(nc, "out")
+	_, _ = io.WriteString(other, "in")
+	wantRead(t, "the end", nc, "in")
+	e := &end{conn: nc, tcp: nc}
+	nc.Close()
+	if c := e.counters(); c != (counters{}) || e.moved() != 0 || e.unsent() != 0 || !e.isReset() {
+		t.Errorf("%+v, %d bytes have moved, %d are not sent, over: %t", c, e.moved(), e.unsent(), e.isReset())
+	}
+	if err := e.awaitGone(); err == nil {
+		t.Error("its peer is awaited")
+	}
+	other.Close()
+}
+
+// polite is a connection of TLS, which says that it closes.
+type polite struct{ *net.TCPConn }
+
+func (c polite) Close() error {
+	_, _ = io.WriteString(c.TCPConn, "close_notify")
+	return c.TCPConn.Close()
+}
+
+// TestResetSaysNothing: the peer of an end that is reset can't take what it got for everything.
+func TestResetSaysNothing(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	nc := s.dialTo(a.addr)
+	peer := receive(t, a.conns, "the connection")
+	(&end{conn: polite{nc}, tcp: nc, secure: true}).reset()
+	if b, err := io.ReadAll(peer); len(b) > 0 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the peer got %q, %v", b, err)
+	}
+	peer.Close()
 }

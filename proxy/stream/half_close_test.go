@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/protocol/http1"
 )
 
 // TestHalfClosedClient: a client that has ended its side gets its response while any of it comes within
@@ -100,5 +103,28 @@ func TestHalfClosedReader(t *testing.T) {
 		}
 		return err
 	})
+	s.counts.waitIdle()
+}
+
+// TestEndedWithoutReading: a client that has ended its side, and so counts as gone, does not hold its stream by not reading.
+func TestEndedWithoutReading(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		s.srv.Request(socket{nc}, s.put(http1.Head{Framing: http1.FixedLength, Length: 4}))
+	}))
+	_, _ = io.WriteString(client, "body")
+	server := receive(t, a.conns, "the connection")
+	readUntil(t, server, "\r\n\r\nbody")
+	const size = 1 << 30
+	_, _ = fmt.Fprintf(server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+	readUntil(t, client, "\r\n\r\n")
+	if stall(t, server, size) == size {
+		t.Fatal("all is sent")
+	}
+	_ = client.CloseWrite()
+	wantReset(t, "the application", server)
+	client.Close()
+	server.Close()
 	s.counts.waitIdle()
 }

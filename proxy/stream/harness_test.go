@@ -12,15 +12,20 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -255,4 +260,91 @@ func listen(srv *Server) (*Listener, error) {
 		return nil, err
 	}
 	return srv.Serve(ln, c)
+}
+
+// dialBy makes the sidecar connect to its endpoints by Sockets that wrap returns. n counts them from 1 on.
+func (s *sidecar) dialBy(wrap func(n int32, nc socket) (loop.Socket, error)) {
+	var dials atomic.Int32
+	s.srv.opt.Dial = func(ctx context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
+		n := dials.Add(1)
+		var d net.Dialer
+		nc, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(n, socket{nc.(*net.TCPConn)})
+	}
+}
+
+// onlyPair waits until the only stream of s is as check wants it.
+func (s *sidecar) onlyPair(what string, check func(p *pair) bool) (found *pair) {
+	s.t.Helper()
+	s.eventually(what, func() error {
+		for p := range s.srv.pairs() {
+			if check(p) {
+				found = p
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	return found
+}
+
+// put returns a request with a body that h frames.
+func (s *sidecar) put(h http1.Head) *downstream.StreamRequest {
+	framing := "Transfer-Encoding: chunked"
+	if h.Framing == http1.FixedLength {
+		framing = fmt.Sprintf("Content-Length: %d", h.Length)
+	}
+	r := &downstream.StreamRequest{
+		Kind: stats.StreamBody, Head: []byte("PUT / HTTP/1.1\r\nHost: app\r\n" + framing + "\r\n\r\n"), Opener: s.srv.worker(),
+		Service: "app", Timeout: waitLimit, Minor: 1, Buffer: buffers.Get(0), Chunks: h.Framing == http1.Chunked,
+	}
+	r.Body.Reset(&h, s.srv.limits())
+	return r
+}
+
+// mute is a connection to which nothing can be written, although it is not reset.
+type mute struct{ socket }
+
+func (mute) Write([]byte) (int, error) { return 0, errors.New("nothing can be written") }
+
+// breakable is a connection to which nothing can be written from some time on.
+type breakable struct {
+	socket
+	broken *atomic.Bool
+}
+
+func (c breakable) Write(b []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, errors.New("nothing can be written")
+	}
+	return c.socket.Write(b)
+}
+
+// bounded is a connection that tells its deadlines.
+type bounded struct {
+	socket
+	read, write *atomic.Pointer[time.Time]
+}
+
+func newBounded(nc socket) bounded {
+	return bounded{nc, new(atomic.Pointer[time.Time]), new(atomic.Pointer[time.Time])}
+}
+
+func (c bounded) SetDeadline(at time.Time) error {
+	c.read.Store(&at)
+	c.write.Store(&at)
+	return c.socket.SetDeadline(at)
+}
+
+func (c bounded) SetReadDeadline(at time.Time) error {
+	c.read.Store(&at)
+	return c.socket.SetReadDeadline(at)
+}
+
+func (c bounded) SetWriteDeadline(at time.Time) error {
+	c.write.Store(&at)
+	return c.socket.SetWriteDeadline(at)
 }

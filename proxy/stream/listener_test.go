@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"testing"
@@ -130,5 +132,30 @@ func TestCloseAcceptsReset(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestAcceptedAfterClose: a client that a listener accepts while its Server closes is reset, and counts no more.
+func TestAcceptedAfterClose(t *testing.T) {
+	for _, listener := range []string{"", proxyOnLoopback} {
+		s := serveApp(t, "127.0.0.1:0", listener, "", "127.0.0.1:1", "")
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+		defer cancel()
+		if err := s.srv.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		counted, served := 0, make(chan struct{})
+		l := &Listener{srv: s.srv, reserve: func(_, _ net.Addr) func() { counted++; return func() { counted-- } }}
+		l.Configure(&s.srv.config().Listeners[0])
+		client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+			_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
+			l.serve(nc, nc)
+			close(served)
+		}))
+		_, _ = io.WriteString(client, "x")
+		wantReset(t, "the client", client)
+		if receive(t, served, "the client to be served"); counted != 0 {
+			t.Errorf("%q: %d connections count", listener, counted)
+		}
 	}
 }

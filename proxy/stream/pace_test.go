@@ -13,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // slowly is a chain that judges paces soon, by a rate that no silent client reaches.
@@ -317,4 +318,62 @@ func TestSlowAfterContinue(t *testing.T) {
 	client.Close()
 	server.Close()
 	chain.waitNoStreams()
+}
+
+// TestLeastRate: any least rate counts, for a body whose sides do not talk.
+func TestLeastRate(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	s.srv.window = 1
+	for _, c := range []struct {
+		rate        int64
+		interactive bool
+		want        *fault.Failure
+	}{{0, false, nil}, {1, false, fault.BodyTooSlow}, {1, true, nil}} {
+		client, up := s.dialTo(a.addr), s.dialTo(a.addr)
+		down, server := receive(t, a.conns, "the connection of the client"), receive(t, a.conns, "the connection of the endpoint")
+		p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: up, tcp: up}, client: clientUploading}
+		p.interactive.Store(c.interactive)
+		limit := config.Timeouts{Idle: time.Hour, MinRate: c.rate}
+		w := &watch{p: p, limit: &limit, began: time.Now().Add(-time.Hour), change: time.Now(), timer: time.NewTimer(time.Hour)}
+		w.check()
+		w.check()
+		w.stop()
+		if got := p.why.Load(); got != c.want {
+			t.Errorf("rate %d, interactive %t: %+v", c.rate, c.interactive, got)
+		}
+		for _, c := range []net.Conn{client, down, up, server} {
+			c.Close()
+		}
+	}
+}
+
+// TestIdleExactly: a stream is idle when it has made no progress for exactly timeouts.idle. One without an endpoint is not.
+func TestIdleExactly(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	nc := s.dialTo(a.addr)
+	other := receive(t, a.conns, "the connection")
+	began := time.Now()
+	for _, c := range []struct {
+		up    *end
+		moved uint64
+		state pairState
+		after time.Duration
+		want  bool
+	}{
+		{&end{conn: nc, tcp: nc}, 0, responding, time.Hour, true},
+		{&end{conn: nc, tcp: nc}, 0, responding, time.Hour - 1, false},
+		{&end{conn: nc, tcp: nc}, 1, responding, time.Hour, false},
+		{&end{conn: nc, tcp: nc}, 0, awaitingHead, time.Hour, false},
+		{nil, 0, responding, time.Hour, false},
+	} {
+		p := &pair{srv: s.srv, down: &end{conn: other, tcp: other}, up: c.up, state: c.state}
+		w := &watch{p: p, limit: &config.Timeouts{Idle: time.Hour}, change: began, moved: p.moved() + c.moved}
+		if got := w.idle(began.Add(c.after)); got != c.want {
+			t.Errorf("%+v: idle %t", c, got)
+		}
+	}
+	nc.Close()
+	other.Close()
 }

@@ -2,10 +2,12 @@ package stream
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -155,5 +157,37 @@ func TestParked(t *testing.T) {
 	}
 	wantReset(t, "the application of a server that closed", server)
 	s.counts.wantNoMemory()
+	s.counts.waitIdle()
+}
+
+// TestFetchDeadline: a process that fetches must send its token soon. It may then take any time.
+func TestFetchDeadline(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	src, server := s.entry.source(a, http1.Head{Framing: http1.UntilClose}, "early")
+	token, ok := s.srv.Park(src, shard.Client{})
+	if !ok {
+		t.Fatal("not parked")
+	}
+	began, ends := time.Now(), make(chan bounded, 1)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		b := newBounded(socket{nc})
+		ends <- b
+		s.srv.parking.serveFetch(&pair{srv: s.srv, down: &end{conn: b, tcp: nc}})
+	}))
+	down := receive(t, ends, "the connection")
+	s.eventually("the token to have a deadline", func() error {
+		if at := down.read.Load(); at == nil || at.Before(began) {
+			return errors.New("none")
+		}
+		return nil
+	})
+	_, _ = client.Write(token[:])
+	readUntil(t, client, "early\r\n")
+	if at := down.read.Load(); !at.IsZero() {
+		t.Errorf("the response has the deadline %s", at)
+	}
+	client.Close()
+	server.Close()
 	s.counts.waitIdle()
 }

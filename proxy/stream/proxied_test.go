@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -184,5 +185,33 @@ func TestUnixIdle(t *testing.T) {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
+	s.counts.waitIdle()
+}
+
+// TestProxyHeaderDeadline: the deadline of the header of the PROXY protocol does not hold for the stream.
+func TestProxyHeaderDeadline(t *testing.T) {
+	a := newApp(t)
+	s := serveApp(t, "127.0.0.1:0", proxyOnLoopback, "", a.addr, "")
+	ends := make(chan bounded, 1)
+	client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+		b := newBounded(socket{nc})
+		ends <- b
+		s.ln.readHeader(&end{conn: b, tcp: nc}, "127.0.0.1:1", func() {})
+	}))
+	down := receive(t, ends, "the connection of the proxy")
+	s.eventually("the header to have a deadline", func() error {
+		if at := down.read.Load(); at == nil || at.IsZero() {
+			return errors.New("none")
+		}
+		return nil
+	})
+	_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\nhello")
+	server := receive(t, a.conns, "the connection")
+	wantRead(t, "the server", server, "hello")
+	if at := down.read.Load(); at == nil || !at.IsZero() {
+		t.Errorf("the deadline is %v", at)
+	}
+	client.Close()
+	server.Close()
 	s.counts.waitIdle()
 }

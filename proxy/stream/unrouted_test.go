@@ -13,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -176,4 +177,44 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 	client.Close()
 	receive(t, a.conns, "the connection").Close()
 	s.counts.waitNoStreams()
+}
+
+// TestCutWhileDialled: a direct stream that gives way while its host is dialled fails by that, and by nothing else.
+func TestCutWhileDialled(t *testing.T) {
+	for _, original := range []bool{false, true} {
+		for _, refused := range []bool{false, true} {
+			a := newApp(t)
+			s := startSidecar(t, `
+admin: {address: ""}
+listeners: [{name: out, address: "127.0.0.1:0", protocol: http, unrouted: direct, direct: {allow: [127.0.0.1]}}]
+routes: [{match: {host: app}, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, reactor.Options{})
+			dialling, release := make(chan struct{}), make(chan struct{})
+			s.dialBy(func(_ int32, nc socket) (loop.Socket, error) {
+				close(dialling)
+				<-release
+				if refused {
+					nc.Close()
+					return nil, errors.New("refused")
+				}
+				return nc, nil
+			})
+			to := &downstream.Unrouted{Listener: "out", Authority: a.addr}
+			if original {
+				to.To = netip.MustParseAddrPort(a.addr)
+			}
+			client := s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
+				s.srv.Request(socket{nc}, &downstream.StreamRequest{Kind: stats.StreamConnect, Opener: s.srv.worker(), Timeout: waitLimit, Minor: 1, Unrouted: to})
+			}))
+			receive(t, dialling, "the dial")
+			s.onlyPair("the stream", func(p *pair) bool { p.cut(fault.TooManyStreams); return true })
+			close(release)
+			wantReset(t, "the client", client)
+			server := receive(t, a.conns, "the connection")
+			_, _ = io.Copy(io.Discard, server) // until it ends
+			server.Close()
+			s.counts.wantFailure(fault.TooManyStreams.Code)
+			s.counts.waitNoStreams()
+		}
+	}
 }
