@@ -123,8 +123,8 @@ func TestCopiesInFlight(t *testing.T) {
 	})
 }
 
-// TestShedNotCounted: an automatic limit learns nothing from requests that are given up because memory is short: those that a caller
-// waits for, and those that nobody waits for any more.
+// TestShedNotCounted: an automatic limit learns nothing from requests that are shed for want of memory, whether or not a caller waits for
+// them.
 func TestShedNotCounted(t *testing.T) {
 	for name, cancel := range map[string]bool{"awaited": false, "cancelled": true} {
 		world := sim.New(1)

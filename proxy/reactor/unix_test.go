@@ -165,8 +165,8 @@ func TestUnixFullBacklog(t *testing.T) {
 	recv(t, closed, "the connection to close")
 }
 
-// TestPassedDescriptor: a read that stops at a descriptor, which is dropped, is not the last one, of a connection that was accepted or
-// dialled.
+// TestPassedDescriptor: a read stops at a descriptor, which is dropped. Another read follows, of a connection that was accepted and of a
+// connection that was dialled.
 func TestPassedDescriptor(t *testing.T) {
 	got := make(chan string, 10)
 	s := &stream{data: func(b []byte) { got <- string(b) }}

@@ -88,8 +88,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestAcceptedWhileDraining: a connection that was accepted just before the listener has closed gets one response. One without a request
-// closes soon if the process drains.
+// TestAcceptedWhileDraining: a connection that was accepted just before the listener has closed gets one response. Without a request, the
+// connection closes soon if the process drains.
 func TestAcceptedWhileDraining(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh){
 		"drained": func(m *proxytest.Mesh) { m.Consumer.Proc.Drain() },

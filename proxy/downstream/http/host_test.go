@@ -40,7 +40,8 @@ func TestTimersOfIncoming(t *testing.T) {
 	}
 }
 
-// TestFreeCalls: arrays for many calls, which few clients need, are not kept, and those that are refer to no call, and serve the next one.
+// TestFreeCalls: arrays for many calls are not kept, since few clients need them. Arrays that are kept refer to no call, and the next
+// call takes them.
 func TestFreeCalls(t *testing.T) {
 	for n, kept := range map[int]int{1: 1, maxFreeCalls: 1, maxFreeCalls + 1: 0, 5000: 0} {
 		s := newSession(&host{Host: &downstream.Host{}}, nil)

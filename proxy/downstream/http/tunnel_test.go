@@ -237,7 +237,11 @@ func TestDirect(t *testing.T) {
 			if got := strings.TrimSpace(r.Unrouted.Authority + " " + string(start)); got != c.want || r.Service != "" || r.Unrouted.Listener != "egress" {
 				t.Errorf("%q, %+v", got, r)
 			}
-			if kind := map[bool]stats.StreamKind{true: stats.StreamBody, false: stats.StreamConnect}[len(start) > 0]; r.Kind != kind {
+			kind := stats.StreamConnect
+			if len(start) > 0 {
+				kind = stats.StreamBody
+			}
+			if r.Kind != kind {
 				t.Errorf("left as %v, want %v", r.Kind, kind)
 			}
 			if r.Timeout != 5*time.Minute {

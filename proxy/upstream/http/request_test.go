@@ -94,7 +94,7 @@ func TestInterim(t *testing.T) {
 	}
 }
 
-// TestOneByteBehindLongHead: no byte is lost that comes in one read with a head that is longer than most reads.
+// TestOneByteBehindLongHead: the byte behind a long head is not lost, although one read brings both.
 func TestOneByteBehindLongHead(t *testing.T) {
 	long := "X: " + strings.Repeat("x", 20<<10) + "\r\n"
 	for name, parts := range map[string][]string{
