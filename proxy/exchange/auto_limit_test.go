@@ -86,3 +86,25 @@ func TestAutoLimitWithoutResponses(t *testing.T) {
 		})
 	}
 }
+
+// TestAutoLimitBehindQueue: requests wait for a slot until shortly before their deadline, so that the application has too little
+// time for most of them. The limit rises all the same, to what the application can serve.
+func TestAutoLimitBehindQueue(t *testing.T) {
+	for name, freeze := range map[string]time.Duration{"at the start": 0, "after a freeze": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: auto", Service: "timeout: 200ms"})
+			a := m.Apps[0]
+			a.ServeByPool(32, 100*time.Millisecond)
+			before := m.SendAtRate(1, 220, 3*time.Second)
+			m.W.Run(time.Second)
+			a.FrozenUntil = m.W.Now() + freeze
+			m.Finish(before...)
+			m.W.Run(freeze)
+			m.Finish(m.SendAtRate(2, 220, 3*time.Second)...)
+			calls := m.SendAtRate(3, 220, time.Second)
+			m.Finish(calls...)
+			m.OK(calls...)
+			m.Settled()
+		})
+	}
+}

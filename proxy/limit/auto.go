@@ -13,8 +13,8 @@ import (
 type Auto struct {
 	slots *atomic.Int32 // the limit that Auto adjusts
 
-	Sums    atomic.Uint64 // of the window: each response adds its Sample, and each request that reaches its deadline
-	Late    atomic.Int64  // of the window: requests that reached their deadline
+	Sums    atomic.Uint64 // of the window: each response adds its Sample
+	Late    atomic.Uint64 // of the window: each request that reaches its deadline adds the Sample of the time until then
 	reached atomic.Bool   // a request found all slots taken
 	ends    atomic.Int64  // when the window may be closed, on the loops' clock
 
@@ -46,6 +46,11 @@ func Sample(latency time.Duration) uint64 {
 	return 1<<sumBits | uint64(min(latency, longestSample)/time.Microsecond)
 }
 
+// splitSamples returns the number of Samples in a sum, and the sum of their latencies.
+func splitSamples(sum uint64) (n int, latency time.Duration) {
+	return int(sum >> sumBits), time.Duration(sum&(1<<sumBits-1)) * time.Microsecond
+}
+
 // reach records that a request found no free slot. It does nothing if a is nil.
 func (a *Auto) reach() {
 	if a != nil && !a.reached.Load() {
@@ -61,13 +66,10 @@ func (a *Auto) CloseWindow(now time.Duration, queued bool) bool {
 		return false
 	}
 	sums, late := a.Sums.Load(), a.Late.Load()
-	closed := a.limit.Update(adaptive.Window{
-		Elapsed: now - a.began,
-		Answers: int(sums >> sumBits),
-		Late:    int(late),
-		Latency: time.Duration(sums&(1<<sumBits-1)) * time.Microsecond,
-		Reached: queued || a.reached.Load(),
-	})
+	w := adaptive.Window{Elapsed: now - a.began, Reached: queued || a.reached.Load()}
+	w.Answers, w.Latency = splitSamples(sums)
+	w.Late, w.LateTime = splitSamples(late)
+	closed := a.limit.Update(w)
 	if closed {
 		a.Sums.Add(-sums)
 		a.Late.Add(-late)

@@ -220,27 +220,28 @@ func (a *Admission) GiveBack(p *Place) {
 }
 
 // RecordServiceTime notes that the application has finished a request that was sent at
-// sent, or that the sidecar has stopped waiting for it. At the end of a window it
-// dispatches queued attempts, since the limit may have changed.
+// sent, or that the sidecar has stopped waiting for it.
 func (a *Admission) RecordServiceTime(sent time.Duration) {
-	sl := a.slots
-	if sl.Auto == nil {
-		return
+	if auto := a.slots.Auto; auto != nil {
+		a.record(&auto.Sums, sent)
 	}
-	now := a.service.Shard.Loop.Now()
-	sl.Auto.Sums.Add(limit.Sample(now - sent))
-	if !sl.Auto.CloseWindow(now, sl.Waiting.All() > 0) {
-		return
-	}
-	a.wakeQueued()
 }
 
-// RecordDeadline is RecordServiceTime for a request that has reached its deadline.
+// RecordDeadline notes that a request that was sent at sent has reached its deadline.
 func (a *Admission) RecordDeadline(sent time.Duration) {
-	if a.slots.Auto != nil {
-		a.slots.Auto.Late.Add(1)
+	if auto := a.slots.Auto; auto != nil {
+		a.record(&auto.Late, sent)
 	}
-	a.RecordServiceTime(sent)
+}
+
+// record adds to the sums of the window. At the end of a window it dispatches queued attempts, since the limit may have
+// changed.
+func (a *Admission) record(sums *atomic.Uint64, sent time.Duration) {
+	now := a.service.Shard.Loop.Now()
+	sums.Add(limit.Sample(now - sent))
+	if a.slots.Auto.CloseWindow(now, a.slots.Waiting.All() > 0) {
+		a.wakeQueued()
+	}
 }
 
 // dispatchQueued sends queued attempts with the slots that were passed to this loop.

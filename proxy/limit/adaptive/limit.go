@@ -49,11 +49,12 @@ const (
 
 // Window contains the measurements between two calls of Update.
 type Window struct {
-	Elapsed time.Duration
-	Answers int           // requests that the application has finished, or that reached their deadline
-	Late    int           // of Answers, those that reached their deadline
-	Latency time.Duration // sum of the latencies of Answers; for Late, the time until the deadline
-	Reached bool          // reports whether a request found the limit reached
+	Elapsed  time.Duration
+	Answers  int           // requests that the application has finished
+	Latency  time.Duration // sum of their latencies
+	Late     int           // requests that reached their deadline
+	LateTime time.Duration // sum of the times that the application had for them
+	Reached  bool          // reports whether a request found the limit reached
 }
 
 // phase is the purpose of a window.
@@ -116,17 +117,17 @@ func (l *Limit) Update(w Window) bool {
 	if l.phase == measuring {
 		least *= measureFactor
 	}
-	if w.Answers < least {
+	all := w.Answers + w.Late
+	if all < least {
 		if w.Elapsed < maxLength {
 			return false
 		}
 		l.phase = min(l.phase, steady) // hardly any traffic: give up a probe
 		return true
 	}
-	// Not 0: the ratio of two latencies could then be 0/0, and the limit NaN for ever.
-	l.previous, l.latency = l.latency, max(1, float64(w.Latency)/float64(w.Answers))
-	if w.Late > w.Answers/2 {
-		l.adjustLate(w.Reached)
+	l.previous, l.latency = l.latency, mean(w.Latency+w.LateTime, all)
+	if w.Late > w.Answers {
+		l.adjustLate(&w)
 		return true
 	}
 	switch l.phase {
@@ -190,15 +191,24 @@ func (l *Limit) next() float64 {
 }
 
 // adjustLate follows a window in which most requests reached their deadline. How long the application takes now is not known,
-// only that it takes longer: the limit may fall, and does not rise. A probe would compare deadlines, so it is given up.
-func (l *Limit) adjustLate(reached bool) {
+// only that it takes longer: the limit may fall, and does not rise. It may rise if the application had less time for them than
+// it usually takes: then they waited for a slot for too long. A probe would compare deadlines, so it is given up.
+func (l *Limit) adjustLate(w *Window) {
+	if l.base == 0 && w.Answers > 0 {
+		l.base = mean(w.Latency, w.Answers)
+	}
 	if l.base == 0 {
 		return
 	}
 	l.phase = steady
-	if reached {
-		l.set(min(l.limit, l.next()))
+	if !w.Reached {
+		return
 	}
+	next := l.next()
+	if mean(w.LateTime, w.Late) >= l.base {
+		next = min(next, l.limit)
+	}
+	l.set(next)
 }
 
 // endProbe evaluates a probe: the latency was beforeProbe, and is l.latency at half the limit.
@@ -221,3 +231,7 @@ func (l *Limit) endProbe() {
 }
 
 func (l *Limit) set(limit float64) { l.limit = min(max(limit, Least), Most) }
+
+// mean returns the mean of n times, in nanoseconds. It is not 0: the ratio of two latencies could then be 0/0, and the limit
+// NaN for ever.
+func mean(sum time.Duration, n int) float64 { return max(1, float64(sum)/float64(n)) }

@@ -151,32 +151,35 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestLateWindows: a window in which more than half of the requests reached their deadline never raises the limit, nor the
-// estimate without a queue, and ends a probe.
+// TestLateWindows: a window in which more than half of the requests reached their deadline ends a probe, and does not raise the
+// estimate without a queue. The limit rises after it only if the application had less time for those than it usually takes.
 func TestLateWindows(t *testing.T) {
 	const base = float64(10 * ms)
 	for name, c := range map[string]struct {
-		late    int // of 100
-		mean    time.Duration
-		reached bool
-		before  Limit
-		value   int
-		phase   phase
-		base    float64
+		late     int           // of 100
+		lateTime time.Duration // of each
+		reached  bool
+		before   Limit
+		value    int
+		phase    phase
+		base     float64
 	}{
-		"nothing is known":       {100, 200 * ms, true, Limit{phase: starting, limit: 4}, 4, starting, 0},
+		"no response yet":        {100, 200 * ms, true, Limit{phase: starting, limit: 4}, 4, starting, 0},
+		"the first responses":    {90, 10 * ms, true, Limit{phase: starting, limit: 100}, 100, steady, base},
+		"too little time so far": {90, 9 * ms, true, Limit{phase: starting, limit: 100}, 125, steady, base},
 		"at the start":           {51, 11 * ms, true, Limit{phase: starting, limit: 100, base: base}, 100, steady, base},
 		"half, at the start":     {50, 11 * ms, true, Limit{phase: starting, limit: 100, base: base}, 200, starting, base},
-		"slower":                 {51, 200 * ms, true, Limit{phase: steady, limit: 100, base: base}, 75, steady, base},
+		"slower":                 {100, 200 * ms, true, Limit{phase: steady, limit: 100, base: base}, 75, steady, base},
 		"as quick as ever":       {51, 10 * ms, true, Limit{phase: steady, limit: 100, base: base}, 100, steady, base},
 		"half, as quick as ever": {50, 10 * ms, true, Limit{phase: steady, limit: 100, base: base}, 118, steady, base},
+		"too little time":        {100, 10*ms - 1000, true, Limit{phase: steady, limit: 100, base: base}, 119, steady, base},
+		"too little, no queue":   {100, 1 * ms, false, Limit{phase: steady, limit: 100, base: base}, 100, steady, base},
 		"below the limit":        {51, 200 * ms, false, Limit{phase: steady, limit: 100, base: base}, 100, steady, base},
-		"in a probe":             {51, 200 * ms, true, Limit{phase: measuring, limit: 100, base: base, beforeProbe: float64(200 * ms)}, 75, steady, base},
+		"in a probe":             {100, 200 * ms, true, Limit{phase: measuring, limit: 100, base: base, beforeProbe: float64(200 * ms)}, 75, steady, base},
 	} {
 		l := c.before
 		l.latency, l.probeIn = base, probeEvery
-		w := window(c.mean)
-		w.Late, w.Reached = c.late, c.reached
+		w := Window{Elapsed: time.Second, Answers: 100 - c.late, Latency: time.Duration(100-c.late) * 10 * ms, Late: c.late, LateTime: time.Duration(c.late) * c.lateTime, Reached: c.reached}
 		if !l.Update(w) || l.Value() != c.value || l.phase != c.phase || l.base != c.base {
 			t.Errorf("%s: limit %d, phase %d, estimate %v", name, l.Value(), l.phase, time.Duration(l.base))
 		}
