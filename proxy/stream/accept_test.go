@@ -402,9 +402,9 @@ func TestNameOfEndpoint(t *testing.T) {
 // TestPrefaceFails: a sidecar that does not take a tunnel loses its connection, and another one gets the tunnel.
 func TestPrefaceFails(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		mute bool
-		then func(nc *net.TCPConn)
+		name       string
+		unwritable bool
+		then       func(nc *net.TCPConn)
 	}{
 		{"nothing can be sent", true, func(*net.TCPConn) {}},
 		{"no answer", false, func(nc *net.TCPConn) { _ = nc.CloseWrite() }},
@@ -413,15 +413,17 @@ func TestPrefaceFails(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := newApp(t), newApp(t)
 			s := newSidecar(t, options{})
+			taken := make(chan struct{}) // the test has the first connection
 			s.dialBy(func(n int32, nc socket) (loop.Socket, error) {
-				if n == 1 && c.mute {
-					return mute{nc}, nil
+				if <-taken; n == 1 && c.unwritable {
+					return unwritable{nc}, nil
 				}
 				return nc, nil
 			})
 			s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink}, registry.Endpoint{Addr: b.addr, Weight: 1, Protocol: config.ProtocolLink})
 			client := s.dialTo(s.acceptAddr(waitLimit, link.Stream{Kind: link.StreamOpaque}))
 			first := either(t, a, b)
+			close(taken)
 			c.then(first)
 			wantReset(t, "the first sidecar", first)
 			second := either(t, a, b)
@@ -468,8 +470,8 @@ func (o namingOpener) Open(service string, picked race.Picked) {
 	})
 }
 
-// TestAcceptedFrom: failures of a stream from another sidecar are its client's, whom the head names. The response has the cookie
-// of the endpoint.
+// TestAcceptedFrom: a stream from another sidecar counts for the client that its head names. The response has the cookie of the
+// endpoint.
 func TestAcceptedFrom(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)

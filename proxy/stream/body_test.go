@@ -20,8 +20,8 @@ func (c *tallied) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestWithinTheKernel: the sidecar itself reads nothing of a body that needs no other framing. If the first byte is waited for, the sidecar
-// reads that byte, and tells of it once.
+// TestWithinTheKernel: the sidecar itself reads nothing of a body that needs no other framing. If the first byte counts, the sidecar
+// reads that byte, and calls begun once.
 func TestWithinTheKernel(t *testing.T) {
 	const length = 100_000
 	a := newApp(t)

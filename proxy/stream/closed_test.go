@@ -87,7 +87,7 @@ type noOutput struct{ *noEnd }
 
 func (noOutput) NetConn() net.Conn { return new(net.TCPConn) }
 
-// noSystem is a connection of nothing that has counters.
+// noSystem is a connection that is none of the system, and so has no counters.
 type noSystem struct{ *noEnd }
 
 func (noSystem) CloseWrite() error { return nil }

@@ -104,7 +104,7 @@ func TestEarlyBytesFail(t *testing.T) {
 	down := receive(t, a.conns, "the connection of the client")
 	up := s.dialTo(a.addr)
 	server := receive(t, a.conns, "the connection of the endpoint")
-	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: mute{socket{up}}, tcp: up}}
+	p := &pair{srv: s.srv, down: &end{conn: down, tcp: down}, up: &end{conn: unwritable{socket{up}}, tcp: up}}
 	s.srv.flush = time.Hour
 	moved := make(chan [2]int64, 1)
 	go func() {

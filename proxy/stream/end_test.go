@@ -223,7 +223,7 @@ func TestCountersOfPipe(t *testing.T) {
 	}
 }
 
-// garbled is a connection of TLS whose peer sends what is none.
+// garbled is a connection of TLS whose peer sends a record that is not valid.
 type garbled struct{ *net.TCPConn }
 
 func (garbled) Read([]byte) (int, error) { return 0, errors.New("bad record MAC") }
@@ -243,7 +243,7 @@ func TestGarbledClient(t *testing.T) {
 	wantReset(t, "the client", client)
 }
 
-// lastBytes is a connection that says with its last bytes that they are, as TLS may.
+// lastBytes is a connection that returns io.EOF together with its last bytes, as TLS may.
 type lastBytes struct {
 	*net.TCPConn
 	n int
@@ -283,21 +283,21 @@ func TestCountersOfClosed(t *testing.T) {
 	other.Close()
 }
 
-// polite is a connection of TLS, which says that it closes.
-type polite struct{ *net.TCPConn }
+// notifying is a connection of TLS: its Close sends close_notify.
+type notifying struct{ *net.TCPConn }
 
-func (c polite) Close() error {
+func (c notifying) Close() error {
 	_, _ = io.WriteString(c.TCPConn, "close_notify")
 	return c.TCPConn.Close()
 }
 
-// TestResetSaysNothing: the peer of an end that is reset can't take what it got for everything.
-func TestResetSaysNothing(t *testing.T) {
+// TestResetWithoutNotify: an end that is reset sends no close_notify, so its peer does not take the output for complete.
+func TestResetWithoutNotify(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{})
 	nc := s.dialTo(a.addr)
 	peer := receive(t, a.conns, "the connection")
-	(&end{conn: polite{nc}, tcp: nc, secure: true}).reset()
+	(&end{conn: notifying{nc}, tcp: nc, secure: true}).reset()
 	if b, err := io.ReadAll(peer); len(b) > 0 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the peer got %q, %v", b, err)
 	}

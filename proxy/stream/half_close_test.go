@@ -106,7 +106,7 @@ func TestHalfClosedReader(t *testing.T) {
 	s.counts.waitIdle()
 }
 
-// TestEndedWithoutReading: a client that has ended its side, and so counts as gone, does not hold its stream by not reading.
+// TestEndedWithoutReading: a client that has ended its side and reads nothing loses its stream.
 func TestEndedWithoutReading(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)

@@ -305,10 +305,10 @@ func (s *sidecar) put(h http1.Head) *downstream.StreamRequest {
 	return r
 }
 
-// mute is a connection to which nothing can be written, although it is not reset.
-type mute struct{ socket }
+// unwritable is a connection to which nothing can be written, although it is not reset.
+type unwritable struct{ socket }
 
-func (mute) Write([]byte) (int, error) { return 0, errors.New("nothing can be written") }
+func (unwritable) Write([]byte) (int, error) { return 0, errors.New("nothing can be written") }
 
 // breakable is a connection to which nothing can be written from some time on.
 type breakable struct {
@@ -323,7 +323,7 @@ func (c breakable) Write(b []byte) (int, error) {
 	return c.socket.Write(b)
 }
 
-// bounded is a connection that tells its deadlines.
+// bounded is a connection that notes its deadlines.
 type bounded struct {
 	socket
 	read, write *atomic.Pointer[time.Time]

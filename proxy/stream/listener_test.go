@@ -74,21 +74,21 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 	waitFilesClosed(t, before)
 }
 
-var errStuck = errors.New("it does not close")
+var errNotClosed = errors.New("not closed")
 
-// stuckListener is a listener whose Close fails.
-type stuckListener struct{ net.Listener }
+// unclosable is a listener whose Close fails.
+type unclosable struct{ net.Listener }
 
-func (l stuckListener) Close() error { return errors.Join(errStuck, l.Listener.Close()) }
+func (l unclosable) Close() error { return errors.Join(errNotClosed, l.Listener.Close()) }
 
-// TestServeAfterClose: a Server that is closed says so of a further listener, whose sockets it closes, and what fails at that.
+// TestServeAfterClose: Serve of a closed Server closes the sockets. Its error is ErrClosed, and that of a socket that does not close.
 func TestServeAfterClose(t *testing.T) {
 	s := newSidecar(t, options{})
 	if err := s.srv.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first, second := must.Listen(t), must.Listen(t)
-	if _, err := s.srv.Serve(stuckListener{first}, &s.proc.Config().Listeners[0], second); !errors.Is(err, ErrClosed) || !errors.Is(err, errStuck) {
+	if _, err := s.srv.Serve(unclosable{first}, &s.proc.Config().Listeners[0], second); !errors.Is(err, ErrClosed) || !errors.Is(err, errNotClosed) {
 		t.Errorf("serving ends with %v", err)
 	}
 	for _, ln := range []net.Listener{first, second} {

@@ -191,6 +191,14 @@ type quietEnd struct{ socket }
 
 func (quietEnd) CloseWrite() error { return nil }
 
+// awaits is a check for onlyPair: the stream is in the state want.
+func awaits(want pairState) func(p *pair) bool {
+	return func(p *pair) bool {
+		state, _ := p.states()
+		return state == want
+	}
+}
+
 // TestEndOfResponse: the client sees the end of its response at once, also if it has ended its own side before.
 func TestEndOfResponse(t *testing.T) {
 	for _, ended := range []bool{false, true} {
@@ -207,6 +215,7 @@ func TestEndOfResponse(t *testing.T) {
 		server := receive(t, a.conns, "the connection")
 		_, _ = io.WriteString(client, "body")
 		readUntil(t, server, "\r\n\r\nbody")
+		s.onlyPair("the request to be known to be whole", awaits(awaitingHead))
 		if ended {
 			_ = client.CloseWrite()
 			s.onlyPair("the end of the client's side to be seen", func(p *pair) bool {
@@ -287,12 +296,6 @@ func TestBrokenUpload(t *testing.T) {
 		r.Repeats = 1
 		s.srv.Request(socket{nc}, r)
 	}))
-	awaits := func(want pairState) func(p *pair) bool {
-		return func(p *pair) bool {
-			state, _ := p.states()
-			return state == want
-		}
-	}
 	_, _ = io.WriteString(client, "5\r\nfirst\r\n")
 	first := receive(t, a.conns, "the connection")
 	readUntil(t, first, "5\r\nfirst\r\n")
@@ -344,7 +347,7 @@ func TestDeafClient(t *testing.T) {
 				src.Record, server = record, app
 				client = s.dialTo(acceptEach(t, func(nc *net.TCPConn) {
 					_, _ = io.ReadFull(nc, make([]byte, 1)) // so that no reset comes before dialTo returns
-					s.srv.Answer(mute{socket{nc}}, &downstream.StreamAnswer{Head: []byte("head"), Source: src, Opener: s.srv.worker()})
+					s.srv.Answer(unwritable{socket{nc}}, &downstream.StreamAnswer{Head: []byte("head"), Source: src, Opener: s.srv.worker()})
 				}))
 				_, _ = io.WriteString(client, "x")
 			} else {
@@ -355,7 +358,7 @@ func TestDeafClient(t *testing.T) {
 					if c.kind == stats.StreamWebSocket {
 						r.Protocols = []byte("websocket")
 					}
-					s.srv.Request(mute{socket{nc}}, r)
+					s.srv.Request(unwritable{socket{nc}}, r)
 				}))
 				_, _ = io.WriteString(client, "x")
 				server = receive(t, a.conns, "the connection")

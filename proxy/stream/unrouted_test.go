@@ -148,7 +148,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 	}
 }
 
-// TestOrdinaryAddress: an entry for a network opens the addresses in it that are not this host's.
+// TestOrdinaryAddress: direct.allow with a network lets clients reach the addresses in it that are not this host's.
 func TestOrdinaryAddress(t *testing.T) {
 	a := newApp(t)
 	s := startSidecar(t, `
@@ -179,7 +179,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`
 	s.counts.waitNoStreams()
 }
 
-// TestCutWhileDialled: a direct stream that gives way while its host is dialled fails by that, and by nothing else.
+// TestCutWhileDialled: a direct stream that is cut while its host is dialled fails once, with the reason of the cut.
 func TestCutWhileDialled(t *testing.T) {
 	for _, original := range []bool{false, true} {
 		for _, refused := range []bool{false, true} {

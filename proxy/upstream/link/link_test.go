@@ -22,7 +22,7 @@ type acceptor struct {
 	m        *proxytest.Mesh
 	loop     *sim.Loop
 	settings link.Settings
-	peer     link.Settings // what it takes the other end to have said
+	peer     link.Settings // of the other end, as the acceptor understands them
 	links    []*accepted
 	stop     func()
 }
@@ -376,7 +376,7 @@ func TestUnaskedAck(t *testing.T) {
 // TestRejected: responses that can't be taken fail, and the link goes on.
 func TestRejected(t *testing.T) {
 	m, _, a := newMesh(t, link.Settings{}, "timeout: 10s, retry: {on: []}")
-	a.peer.Features = link.FeatureStreams // which the dialling end has not
+	a.peer.Features = link.FeatureStreams // the dialling end does not have it
 	calls, _ := a.send(4)
 	token := link.Token{1}
 	a.links[0].say(func(w *link.Writer) {
