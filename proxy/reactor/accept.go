@@ -22,7 +22,7 @@ type acceptor struct {
 	fd      int // of a socket of l
 	loop    *eventLoop
 	watched bool
-	turn    time.Duration // when the turn began that has accepted last
+	turn    time.Duration // when the last turn that accepted has begun
 	backoff time.Duration // after the next failed accept
 	timer   loop.Timer    // armed after maxAccepts, a panic or a failure: connections may wait without another event
 }
@@ -33,8 +33,8 @@ func newAcceptor(l *Listener, fd int, on *eventLoop) *acceptor {
 	return a
 }
 
-// goOn accepts those that still wait. Timers come after the events of a turn: after an event of the listener, goOn waits
-// for the next turn.
+// goOn accepts the connections that still wait. Timers fire after the events of their turn: if the turn has accepted on an event of
+// the listener, goOn leaves them to the next turn, so that no turn accepts more than maxAccepts.
 func (a *acceptor) goOn() {
 	if a.turn == a.loop.turn.began {
 		a.loop.After(0, &a.timer)

@@ -129,8 +129,8 @@ func TestHandoffWithExpectation(t *testing.T) {
 	}
 }
 
-// TestForwardedExpectation: a listener may leave it to the application who waits for 100 Continue. Such a request leaves the loop with its
-// expectation, but not one that asks for an upgrade.
+// TestForwardedExpectation: a listener may leave 100 Continue to the application. A request that expects it then leaves the loop with its
+// expectation, unless the request asks for an upgrade.
 func TestForwardedExpectation(t *testing.T) {
 	const expects = "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 4\r\n"
 	for head, want := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestLogOfRefusals: the log has an example of each kind of input that is refused, as far as its head has come.
+// TestLogOfRefusals: the log has an example of each kind of input that is refused. The example says as much as has come of the head.
 func TestLogOfRefusals(t *testing.T) {
 	for says, want := range map[string]string{
 		"PUT /p?q=1 HTTP/1.1\r\nHost: compute\r\na b\r\n\r\n":                                  "code=space-before-colon method=PUT path=/p",

@@ -42,7 +42,7 @@ func TestIdleWithInput(t *testing.T) {
 	}
 }
 
-// TestShedMakesRoom: a connection that closes since it holds the most gives its memory and its share to the others at once: no other
+// TestShedMakesRoom: the connection that holds the most closes, and gives its memory and its share to the others at once. No other
 // connection closes.
 func TestShedMakesRoom(t *testing.T) {
 	const mib = 1 << 20
@@ -89,14 +89,14 @@ func TestUnreadOfTunnel(t *testing.T) {
 	s := newTurns(t, "routes: [{match: {host: compute}, service: compute}]")
 	s.Unread = true
 	s.say(connectCompute)
-	without := int64(len(downstream.Connected))
+	want := int64(len(downstream.Connected))
 	before := s.Proc.Held()
 	s.lose(nil)
 	s.Open()
 	s.Unread = false
 	s.say(connectCompute)
-	if got := before - s.Proc.Held(); got != without {
-		t.Errorf("%d bytes count as unread, want %d", got, without)
+	if got := before - s.Proc.Held(); got != want {
+		t.Errorf("%d bytes count as unread, want %d", got, want)
 	}
 	s.lose(nil)
 	s.Open()

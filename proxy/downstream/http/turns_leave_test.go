@@ -39,7 +39,7 @@ func TestStreamWaitsForReader(t *testing.T) {
 	}
 }
 
-// TestPassWaitsForReader: the input of a connection that waits to go on to its original destination counts once, and nothing else does.
+// TestPassWaitsForReader: a connection that waits to go on to its original destination counts the memory of its input once, and no other memory.
 func TestPassWaitsForReader(t *testing.T) {
 	const more = 3000
 	head := "GET / HTTP/1.1\r\nHost: other\r\n\r\n"
@@ -143,7 +143,7 @@ func TestLongestBody(t *testing.T) {
 	for length, leaves := range map[int64]bool{1 << 62: true, 1<<62 + 1: false} {
 		s := newTurns(t, proxytest.SmallMessages)
 		s.say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\nhello", length))
-		if len(s.Streams.Requests) == 1 != leaves || strings.Contains(string(s.Conn.Out), "message-too-large") == leaves {
+		if (len(s.Streams.Requests) == 1) != leaves || strings.Contains(string(s.Conn.Out), "message-too-large") == leaves {
 			t.Errorf("%d bytes: %d requests left, received %q", length, len(s.Streams.Requests), s.Conn.Out)
 		}
 	}

@@ -121,7 +121,7 @@ func TestIdleTimeoutOfMany(t *testing.T) {
 	m.Finish(m.Burst(40, 10)...)
 	m.RunUntil("the first ends", func() bool { return connections(m) < 35 }) // the very first may close alone
 	began := m.W.Now()
-	m.RunUntil("all ends", func() bool { return connections(m) == 0 })
+	m.RunUntil("the last ends", func() bool { return connections(m) == 0 })
 	if took := m.W.Now() - began; took > 100*time.Millisecond {
 		t.Errorf("the others closed over %v", took)
 	}

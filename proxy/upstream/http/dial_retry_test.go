@@ -137,7 +137,7 @@ func TestDialRetry(t *testing.T) {
 		since := m.W.Now()
 		m.Finish(calls...)
 		if took := m.W.Now() - since; took > 200*time.Millisecond || busy.Done {
-			t.Errorf("the requests have failed after %v", took)
+			t.Errorf("the requests have failed after %v, the connection that was open has ended: %t", took, busy.Done)
 		}
 		if n := proxytest.CountCodes(calls); n["upstream-connect"] != len(calls) {
 			t.Errorf("responses %v", n)

@@ -99,7 +99,7 @@ func TestDialQueue(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, OneHop: true, Service: "timeout: 50ms, connect_timeout: 1s"})
 		m.W.Net.SetPaths(func(from, to string) sim.Path {
 			p := sim.DefaultPaths(from, to)
-			p.Latency = 40 * time.Millisecond // a connect takes more than the request may
+			p.Latency = 40 * time.Millisecond // a connect takes longer than the timeout of the request
 			return p
 		})
 		first := m.Complete(m.Post(10))

@@ -94,7 +94,7 @@ func TestInterim(t *testing.T) {
 	}
 }
 
-// TestOneByteBehindLongHead: the byte behind a long head is not lost, although one read brings both.
+// TestOneByteBehindLongHead: a byte that comes in one read with the long head before it is not lost.
 func TestOneByteBehindLongHead(t *testing.T) {
 	long := "X: " + strings.Repeat("x", 20<<10) + "\r\n"
 	for name, parts := range map[string][]string{

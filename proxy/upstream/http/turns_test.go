@@ -12,8 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// newTurns returns a client whose request the sidecar has sent, and the sidecar's end of the connection to the application. The latter can
-// leave its loop.
+// newTurns returns a client whose request the sidecar has sent, and the sidecar's end of the connection to the application. That connection
+// can leave its loop.
 func newTurns(t *testing.T, top, says string) (*proxytest.Turns, *proxytest.NullConn) {
 	t.Helper()
 	s := proxytest.NewTurns(t, top, netip.AddrPort{})
@@ -57,7 +57,7 @@ func TestWritesOfRequest(t *testing.T) {
 	}
 }
 
-// unsent makes the client send a second request, of which the sidecar has so many bytes left to send.
+// unsent makes the client send a second request. The last bytes of the request, as many as left says, wait in the sidecar.
 func unsent(t *testing.T, request string, left int) (*proxytest.Turns, *proxytest.NullConn) {
 	t.Helper()
 	s, c := newTurns(t, "", post(0))
@@ -72,7 +72,8 @@ func unsent(t *testing.T, request string, left int) (*proxytest.Turns, *proxytes
 	return s, c
 }
 
-// TestIdleConnectionLost: what of a request was left to send does not count any more once its connection is lost, which was idle by then.
+// TestIdleConnectionLost: a connection may be idle before all of its request is sent. The rest of the request does not count any more once
+// the connection is lost.
 func TestIdleConnectionLost(t *testing.T) {
 	s, c := unsent(t, post(0), 1000)
 	c.Held = 0
@@ -85,8 +86,8 @@ func TestIdleConnectionLost(t *testing.T) {
 	}
 }
 
-// TestStaleConnectionUnsent: what was left to send of a request does not count any more once the request is sent on another connection,
-// since its own was stale.
+// TestStaleConnectionUnsent: a stale connection may be lost before all of its request is sent. The rest of the request does not count any
+// more once the request is sent on another connection.
 func TestStaleConnectionUnsent(t *testing.T) {
 	s, c := unsent(t, proxytest.GetHead, 1000)
 	before := s.Proc.Held()
@@ -100,7 +101,7 @@ func TestStaleConnectionUnsent(t *testing.T) {
 	}
 }
 
-// TestStreamBehindUnsent: a response that is a stream waits until all of its request is sent. What was left to send does not count any
+// TestStreamBehindUnsent: a response that is a stream waits until all of its request is sent. The rest of the request does not count any
 // more once the connection has left its loop, or is lost.
 func TestStreamBehindUnsent(t *testing.T) {
 	for name, leaves := range map[string]bool{"sent": true, "lost": false} {
@@ -159,10 +160,10 @@ func TestShortResponseForNobody(t *testing.T) {
 	}
 }
 
-// TestSurplus: a connection carries no other request once more than the response has come on it, in however many parts.
+// TestSurplus: a connection closes if more comes on it than the response, in however many parts.
 func TestSurplus(t *testing.T) {
-	const part = 9000
-	more := strings.Repeat("m", part-4) + "\r\n\r\n" + strings.Repeat("m", part) // a long read, whose split is in its middle
+	const half = 9000
+	more := strings.Repeat("m", half-4) + "\r\n\r\n" + strings.Repeat("m", half) // long enough that the read is split after the first empty line
 	for _, says := range [][]string{
 		{ok + "mm"},
 		{ok[:len(ok)-4], "\r\nok" + more}, // the head ends between two reads
@@ -179,8 +180,8 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
-// TestPauseOfNextResponse: each response without a length has a tenth of a second to become complete before it is a stream, also the second one
-// of a connection.
+// TestPauseOfNextResponse: a response without a length is a stream if it is not complete after a tenth of a second. Each response of a
+// connection has that time.
 func TestPauseOfNextResponse(t *testing.T) {
 	const begins, ends = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nyy\r\n", "2\r\nyy\r\n0\r\n\r\n"
 	s, _ := newTurns(t, "", post(0))
@@ -198,8 +199,8 @@ func TestPauseOfNextResponse(t *testing.T) {
 	}
 }
 
-// TestFirstKept: a request that may not be sent twice takes a connection that has been idle for a second, and no longer, while nothing is known
-// of its server.
+// TestFirstKept: while nothing is known of a server, a request that may not be sent twice takes a connection only if that has been idle for at
+// most a second.
 func TestFirstKept(t *testing.T) {
 	for idle, connections := range map[time.Duration]int{time.Second: 1, time.Second + 1: 2} {
 		s, _ := newTurns(t, "", post(0))
