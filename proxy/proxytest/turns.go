@@ -126,3 +126,15 @@ func (s *Turns) Lose(err error) {
 func (s *Turns) Respond(says string) {
 	s.Apps[len(s.Apps)-1].Conn.(*NullConn).Peer.Deliver([]byte(says))
 }
+
+// Answer is Respond, and ends the turn.
+func (s *Turns) Answer(says string) {
+	s.Respond(says)
+	s.Mesh.Net.Pump()
+}
+
+// Say delivers bytes of the client, and ends the turn.
+func (s *Turns) Say(says string) {
+	s.Conn.Deliver([]byte(says))
+	s.Mesh.Net.Pump()
+}

@@ -508,8 +508,7 @@ func TestDialerConnectStopped(t *testing.T) {
 func TestDialerLate(t *testing.T) {
 	e := start(t, Options{})
 	w := &dialing{c: &conn{descriptor: descriptor{loop: e.loops[0]}, remote: must.Listen(t).Addr().String()}, until: time.Now()}
-	on(t, e.loops[0], func() {}) // after what the start has posted
-	if e.dialer.dial(w); w.tried.Load() || e.connections.dialled.Load() != 0 || e.loops[0].posts.some.Load() {
+	if e.dialer.dial(w); w.tried.Load() || e.connections.dialled.Load() != 0 {
 		t.Error("it was begun")
 	}
 }

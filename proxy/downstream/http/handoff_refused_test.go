@@ -164,12 +164,12 @@ func TestForwardedExpectation(t *testing.T) {
 func TestExpectationTrailers(t *testing.T) {
 	for _, expects := range []string{"", "Expect: 100-continue\r\n"} {
 		s := newTurns(t, "")
-		s.say("POST / HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n" + expects + "\r\n")
-		s.say("1\r\nx\r\n0\r\nx-sum: 1\r\nvia: 1.1 a\r\nx-remora-class: b\r\nx-request-id: c\r\nx-forwarded-for: 192.0.2.9\r\n\r\n")
+		s.Say("POST / HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n" + expects + "\r\n")
+		s.Say("1\r\nx\r\n0\r\nx-sum: 1\r\nvia: 1.1 a\r\nx-remora-class: b\r\nx-request-id: c\r\nx-forwarded-for: 192.0.2.9\r\n\r\n")
 		if _, body, _ := strings.Cut(string(s.Apps[0].Heard), "\r\n\r\n"); body != "1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n" {
 			t.Errorf("%q: the application gets %q", expects, body)
 		}
-		s.respond(response(2, ""))
+		s.Answer(response(2, ""))
 	}
 }
 

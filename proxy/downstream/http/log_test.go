@@ -21,14 +21,14 @@ func TestLogOfRefusals(t *testing.T) {
 		m, streams, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {host: compute}", Limits: proxytest.SmallMessages})
 		m.RunUntilClosed(m.DialAndSend(proxytest.Egress, says))
 		log := m.Consumer.LogText.String()
-		line := ""
+		lines := ""
 		for l := range strings.Lines(log) {
 			if strings.Contains(l, `msg="request refused" listener=egress`) {
-				line += l
+				lines += l
 			}
 		}
 		for _, part := range strings.Fields(want) {
-			if !strings.Contains(line, " "+part+" ") || strings.Count(line, "\n") != 1 {
+			if !strings.Contains(lines, " "+part+" ") || strings.Count(lines, "\n") != 1 {
 				t.Errorf("%q: logged without %s: %s", says, part, log)
 			}
 		}

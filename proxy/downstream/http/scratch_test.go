@@ -23,8 +23,8 @@ func TestScratch(t *testing.T) {
 	} {
 		s := newTurns(t, "")
 		if c.then != nil {
-			s.say(get("/")) // after which the loop has memory for a short message
-			s.respond(response(2, ""))
+			s.Say(get("/")) // after which the loop has memory for a short message
+			s.Answer(response(2, ""))
 		}
 		var at []*byte
 		s.OnWrite = func(b []byte) {
@@ -33,9 +33,9 @@ func TestScratch(t *testing.T) {
 			}
 		}
 		for range 2 {
-			s.say(c.says)
+			s.Say(c.says)
 			for _, says := range c.then {
-				s.respond(says)
+				s.Answer(says)
 			}
 		}
 		if len(at) < 2 || at[0] != at[1] {
@@ -53,8 +53,8 @@ func TestLongScratch(t *testing.T) {
 		path := get("/")
 		if name == "pieces" {
 			path = get("/cached")
-			s.say(path)
-			s.respond(response(size, "x: "+strings.Repeat("l", long)+"\r\n"))
+			s.Say(path)
+			s.Answer(response(size, "x: "+strings.Repeat("l", long)+"\r\n"))
 		}
 		var head weak.Pointer[byte]
 		s.OnWrite = func(b []byte) {
@@ -62,8 +62,8 @@ func TestLongScratch(t *testing.T) {
 				head = weak.Make(unsafe.SliceData(b))
 			}
 		}
-		if s.say(path); name != "pieces" {
-			s.respond(response(size, "x: "+strings.Repeat("l", long)+"\r\n"))
+		if s.Say(path); name != "pieces" {
+			s.Answer(response(size, "x: "+strings.Repeat("l", long)+"\r\n"))
 		}
 		if n := strings.Count(string(s.Conn.Out), "y"); n < size || head == (weak.Pointer[byte]{}) {
 			t.Errorf("%s: %d bytes of the body came", name, n)
@@ -81,9 +81,9 @@ func TestEditsOfCached(t *testing.T) {
 	s := newTurns(t, `routes: [{match: {host: compute, path: /cached}, service: compute, cache: {ttl: 1h}, response_headers: {set: {x-back: "{request_id}"}, remove: [x-secret]}}, {match: {host: compute}, service: compute}]`)
 	for _, id := range []string{"one", "two", "three"} {
 		s.Conn.Out = s.Conn.Out[:0]
-		s.say("GET /cached HTTP/1.1\r\nHost: compute\r\nX-Request-Id: " + id + "\r\n\r\n")
+		s.Say("GET /cached HTTP/1.1\r\nHost: compute\r\nX-Request-Id: " + id + "\r\n\r\n")
 		if id == "one" {
-			s.respond(response(2, "x-secret: 1\r\n"))
+			s.Answer(response(2, "x-secret: 1\r\n"))
 		}
 		got := string(s.Conn.Out)
 		if strings.Count(got, "x-back: ") != 1 || !strings.Contains(got, "x-back: "+id+"\r\n") || strings.Contains(got, "x-secret") || !strings.HasSuffix(got, "\r\n\r\nyy") {

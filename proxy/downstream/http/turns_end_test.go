@@ -25,7 +25,7 @@ func TestIdleWithInput(t *testing.T) {
 		}
 		s.Input = false
 		if says != "" {
-			s.say(says)
+			s.Say(says)
 		}
 		if closes == "idle" {
 			if s.Loop.RunTo(began + 5900*time.Millisecond); s.Conn.Closed {
@@ -36,7 +36,7 @@ func TestIdleWithInput(t *testing.T) {
 			}
 			continue
 		}
-		if s.respond(response(2, "")); !s.Conn.Drained || !strings.Contains(string(s.Conn.Out), "Connection: close\r\n") {
+		if s.Answer(response(2, "")); !s.Conn.Drained || !strings.Contains(string(s.Conn.Out), "Connection: close\r\n") {
 			t.Errorf("%q: closed %t, received %q", says, s.Conn.Drained, s.Conn.Out)
 		}
 	}
@@ -49,9 +49,9 @@ func TestShedMakesRoom(t *testing.T) {
 	s := newTurns(t, "limits: {message: 4MiB, buffered: 4MiB}") // the hard mark is at 20 MiB: two connections have shares of 8 MiB, three of 5.3
 	unread := func(n int) (*proxytest.NullConn, loop.Receiver) {
 		s.Open()
-		s.say(get("/"))
+		s.Say(get("/"))
 		s.Conn.Held = n
-		s.respond(response(2, ""))
+		s.Answer(response(2, ""))
 		return s.Conn, s.Receiver
 	}
 	s.Lose(nil)
@@ -63,7 +63,7 @@ func TestShedMakesRoom(t *testing.T) {
 		t.Errorf("the largest is closed %t, the others %t and %t, %d in all", large.Closed, small.Closed, s.Conn.Closed, s.stats().Shed)
 	}
 	before := s.Proc.Held()
-	if s.say("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9\r\n\r\nabc"); s.Proc.Held() == before {
+	if s.Say("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9\r\n\r\nabc"); s.Proc.Held() == before {
 		t.Error("a request of the third connection is refused, which holds no more than the share of two")
 	}
 	s.Proc.Charge(-10 * mib)
@@ -75,8 +75,8 @@ func TestShedMakesRoom(t *testing.T) {
 // accepted.
 func TestFinishedStays(t *testing.T) {
 	s := newTurns(t, "")
-	s.say("GET / HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n")
-	s.respond(response(2, ""))
+	s.Say("GET / HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n")
+	s.Answer(response(2, ""))
 	s.Receiver.(loop.Verified).OnUntrusted()
 	if !s.Conn.Finished || s.Conn.Drained {
 		t.Errorf("finished %t, drained %t", s.Conn.Finished, s.Conn.Drained)
@@ -88,21 +88,21 @@ func TestFinishedStays(t *testing.T) {
 func TestUnreadOfTunnel(t *testing.T) {
 	s := newTurns(t, "routes: [{match: {host: compute}, service: compute}]")
 	s.Unread = true
-	s.say(connectCompute)
+	s.Say(connectCompute)
 	want := int64(len(downstream.Connected))
 	before := s.Proc.Held()
 	s.lose(nil)
 	s.Open()
 	s.Unread = false
-	s.say(connectCompute)
+	s.Say(connectCompute)
 	if got := before - s.Proc.Held(); got != want {
 		t.Errorf("%d bytes count as unread, want %d", got, want)
 	}
 	s.lose(nil)
 	s.Open()
 	s.Unread = true
-	s.say(connectCompute)
-	s.say(http2.Preface)
+	s.Say(connectCompute)
+	s.Say(http2.Preface)
 	if !strings.Contains(string(s.Conn.Out), downstream.Connected+"\x00\x00") {
 		t.Errorf("received %q, want the settings of HTTP/2 in a tunnel", s.Conn.Out)
 	}
@@ -115,10 +115,10 @@ func TestUnreadOfTunnel(t *testing.T) {
 func TestUnreadInterim(t *testing.T) {
 	const interim = "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
 	s := newTurns(t, "timeouts: {write: 10s}")
-	s.say(get("/"))
+	s.Say(get("/"))
 	before := s.Proc.Held()
 	s.Unread = true
-	s.respond(interim + "HTTP/1.1 200 OK\r\n") // the head of the response is incomplete
+	s.Answer(interim + "HTTP/1.1 200 OK\r\n") // the head of the response is incomplete
 	held := s.Proc.Held()
 	s.Unread = false
 	if s.Conn.Held != len(interim) || held < before+int64(len(interim)) {
@@ -132,11 +132,11 @@ func TestUnreadInterim(t *testing.T) {
 // TestTurnsEndFirst: a request that gets its response at once is over before the next one of its connection begins. Otherwise as many
 // requests as a client sends in a row would take the stack.
 func TestTurnsEndFirst(t *testing.T) {
-	s := newTurns(t, "routes: [{match: {host: compute}, service: compute}, {match: {path: /all}, redirect: {host: other}}]")
+	s := newTurns(t, "routes: [{match: {host: compute}, service: compute}]")
 	var depths []int
 	pcs := make([]uintptr, 200)
 	s.OnWrite = func([]byte) { depths = append(depths, runtime.Callers(0, pcs)) }
-	s.say(strings.Repeat("GET /none HTTP/1.1\r\nHost: unknown\r\n\r\n", 4))
+	s.Say(strings.Repeat("GET /none HTTP/1.1\r\nHost: unknown\r\n\r\n", 4))
 	if len(depths) != 4 || depths[0] != depths[1] || depths[0] != depths[2] || depths[0] != depths[3] {
 		t.Errorf("responses are written at the depths %v of the stack", depths)
 	}
@@ -146,13 +146,13 @@ func TestTurnsEndFirst(t *testing.T) {
 // come of it.
 func TestDrippingTunnel(t *testing.T) {
 	s := newTurns(t, "timeouts: {header: 10s}\nroutes: [{match: {host: compute}, service: compute}]")
-	s.say(connectCompute)
+	s.Say(connectCompute)
 	began := s.Loop.Now()
 	for i := range 12 {
 		if s.Loop.RunTo(began + time.Duration(i)*time.Second); s.Conn.Closed {
 			break
 		}
-		s.say("GET /long/path"[i : i+1])
+		s.Say("GET /long/path"[i : i+1])
 	}
 	if took := s.Loop.Now() - began; !s.Conn.Closed || took < 10*time.Second || !strings.Contains(string(s.Conn.Out), "header-timeout") {
 		t.Errorf("closed %t after %v, received %q", s.Conn.Closed, took, s.Conn.Out)
@@ -162,7 +162,7 @@ func TestDrippingTunnel(t *testing.T) {
 // TestBufferOfHTTP2: the memory of the first read of HTTP/2 is kept for others.
 func TestBufferOfHTTP2(t *testing.T) {
 	s := newTurns(t, "")
-	s.say(http2.Preface + strings.Repeat("\x00", 12_000)) // no frame of HTTP/2
+	s.Say(http2.Preface + strings.Repeat("\x00", 12_000)) // no frame of HTTP/2
 	if s.Proc.Kept() == 0 || !s.Conn.Closed {
 		t.Errorf("%d bytes are kept, closed %t", s.Proc.Kept(), s.Conn.Closed)
 	}

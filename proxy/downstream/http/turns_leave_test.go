@@ -21,10 +21,10 @@ const events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 func TestStreamWaitsForReader(t *testing.T) {
 	const first = 5000 // bytes of the stream
 	s := newTurns(t, "")
-	s.say(get("/"))
+	s.Say(get("/"))
 	s.Apps[0].Conn.(*proxytest.NullConn).Peer.Socket = proxytest.PipeSocket{Pipe: &proxytest.Pipe{}}
 	s.Conn.Held = 300
-	s.respond(events + strings.Repeat("y", first))
+	s.Answer(events + strings.Repeat("y", first))
 	if held := s.Proc.Held(); s.Detached != 0 || s.Conn.Room == nil || s.Conn.Left != 0 || held != first {
 		t.Fatalf("%d connections have left, waits %t until %d bytes are left, %d bytes are held", s.Detached, s.Conn.Room != nil, s.Conn.Left, held)
 	}
@@ -44,13 +44,13 @@ func TestPassWaitsForReader(t *testing.T) {
 	const more = 3000
 	head := "GET / HTTP/1.1\r\nHost: other\r\n\r\n"
 	s := newRedirectedTurns(t, "", netip.MustParseAddrPort(proxytest.OriginalDst))
-	s.say(get("/"))
+	s.Say(get("/"))
 	before := s.Proc.Held()
-	s.say(head + strings.Repeat("x", more))
+	s.Say(head + strings.Repeat("x", more))
 	if got := s.Proc.Held() - before; got != int64(len(head)+more) {
 		t.Errorf("%d bytes are held of %d", got, len(head)+more)
 	}
-	s.respond(response(2, ""))
+	s.Answer(response(2, ""))
 	if len(s.Streams.Passed) != 1 || s.Proc.Held() != 0 {
 		t.Errorf("%d connections passed, %d bytes are held", len(s.Streams.Passed), s.Proc.Held())
 	}
@@ -71,15 +71,15 @@ func TestSlowHeadThenHandoff(t *testing.T) {
 	} {
 		s := newRedirectedTurns(t, "timeouts: {header: 5s, detect: 5s}", c.to)
 		s.Unread = true
-		s.say(c.before)
-		s.say(c.first)
-		s.say(c.then)
+		s.Say(c.before)
+		s.Say(c.first)
+		s.Say(c.then)
 		if s.Loop.RunTo(s.Loop.Now() + 9*time.Second); s.Detached != 0 || s.Conn.Closed {
 			t.Errorf("%s: left %d times, closed %t, received %q", name, s.Detached, s.Conn.Closed, s.Conn.Out)
 			continue
 		}
 		if len(s.Apps) > 0 {
-			s.respond(response(2, ""))
+			s.Answer(response(2, ""))
 		}
 		if s.Conn.Room != nil {
 			s.Conn.Held = 0
@@ -98,14 +98,14 @@ func TestTunnelOpensBehindResponse(t *testing.T) {
 	part := "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 7000)
 	held := func(early bool) int64 {
 		s := newTurns(t, "routes: [{match: {host: compute}, service: compute}]")
-		s.say(get("/"))
+		s.Say(get("/"))
 		if early {
-			s.say(connectCompute + part)
-			s.respond(response(2, ""))
+			s.Say(connectCompute + part)
+			s.Answer(response(2, ""))
 		} else {
-			s.respond(response(2, ""))
-			s.say(connectCompute)
-			s.say(part)
+			s.Answer(response(2, ""))
+			s.Say(connectCompute)
+			s.Say(part)
 		}
 		if !strings.HasSuffix(string(s.Conn.Out), downstream.Connected) {
 			t.Errorf("early %t: received %q", early, s.Conn.Out)
@@ -127,7 +127,7 @@ func TestFirstReadOverShare(t *testing.T) {
 			s.Open()
 		}
 		s.Proc.Charge(2 << 20)
-		s.say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 16000\r\n\r\n%s", strings.Repeat("x", size)))
+		s.Say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 16000\r\n\r\n%s", strings.Repeat("x", size)))
 		if got := strings.Contains(string(s.Conn.Out), "overloaded"); got != refused {
 			t.Errorf("%d bytes: refused %t", size, got)
 		}
@@ -142,7 +142,7 @@ func TestFirstReadOverShare(t *testing.T) {
 func TestLongestBody(t *testing.T) {
 	for length, leaves := range map[int64]bool{1 << 62: true, 1<<62 + 1: false} {
 		s := newTurns(t, proxytest.SmallMessages)
-		s.say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\nhello", length))
+		s.Say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\nhello", length))
 		if (len(s.Streams.Requests) == 1) != leaves || strings.Contains(string(s.Conn.Out), "message-too-large") == leaves {
 			t.Errorf("%d bytes: %d requests left, received %q", length, len(s.Streams.Requests), s.Conn.Out)
 		}

@@ -42,12 +42,12 @@ func (s turns) checkNext(t *testing.T) {
 	s.lose(nil)
 	before := s.Proc.Held() // the responses of a cache
 	s.Open()
-	s.say(get("/next1") + get("/next2") + get("/next3") + get("/next4"))
+	s.Say(get("/next1") + get("/next2") + get("/next3") + get("/next4"))
 	for i := 1; i <= 4 && len(s.Apps) > 0; i++ {
 		if heard := string(s.Apps[0].Heard); strings.Count(heard, "GET /") != i || !strings.Contains(heard, fmt.Sprintf("GET /next%d ", i)) {
 			t.Errorf("request %d of the next connection: the application gets %q", i, heard)
 		}
-		s.respond(response(i, ""))
+		s.Answer(response(i, ""))
 	}
 	if n, bodies := strings.Count(string(s.Conn.Out), "HTTP/1.1 200 OK"), strings.Count(string(s.Conn.Out), "y"); n != 4 || bodies != 1+2+3+4 {
 		t.Errorf("the next connection gets %q", s.Conn.Out)
@@ -80,18 +80,6 @@ func (s turns) lose(err error) {
 // stats returns the counts of the sidecar's loop.
 func (s turns) stats() stats.WorkerStats {
 	return s.Proc.Workers()[0].Report(stats.Forecasts).Stats
-}
-
-// say delivers bytes of the client, and ends the turn.
-func (s turns) say(says string) {
-	s.Conn.Deliver([]byte(says))
-	s.Mesh.Net.Pump()
-}
-
-// respond delivers bytes of the application to the sidecar, and ends the turn.
-func (s turns) respond(says string) {
-	s.Respond(says)
-	s.Mesh.Net.Pump()
 }
 
 // served returns how many requests have reached the application.
@@ -135,7 +123,7 @@ func TestSlowReader(t *testing.T) {
 	} {
 		s := newTurns(t, "")
 		s.Conn.Held = c.unread
-		s.say(c.says)
+		s.Say(c.says)
 		if waits := s.Detached+s.served() == 0; waits != c.waits || waits != (s.Conn.Room != nil) {
 			t.Errorf("%.10s with %d bytes unread: waits %t, for room %t", c.says, c.unread, waits, s.Conn.Room != nil)
 			continue
@@ -158,7 +146,7 @@ func TestSlowReader(t *testing.T) {
 func TestTimeOfSlowReader(t *testing.T) {
 	s := newTurns(t, "")
 	s.Conn.Held = maxUnread + 1
-	s.say("GET / HTTP/1.1\r\nHost: compute\r\nX-Remora-Timeout-Ms: 2000\r\n\r\n")
+	s.Say("GET / HTTP/1.1\r\nHost: compute\r\nX-Remora-Timeout-Ms: 2000\r\n\r\n")
 	s.Loop.RunTo(s.Loop.Now() + 3*time.Second)
 	s.Conn.Held = 0
 	s.Conn.Room.Do()
@@ -166,7 +154,7 @@ func TestTimeOfSlowReader(t *testing.T) {
 	if s.served() != 1 {
 		t.Fatalf("the request is not served: %q", s.Conn.Out)
 	}
-	if s.respond(response(2, "")); !strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 200 ") {
+	if s.Answer(response(2, "")); !strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 200 ") {
 		t.Errorf("received %q", s.Conn.Out)
 	}
 }
@@ -175,12 +163,12 @@ func TestTimeOfSlowReader(t *testing.T) {
 func TestInterimOfSlowReader(t *testing.T) {
 	for unread, comes := range map[int]bool{maxUnread: true, maxUnread + 1: false} {
 		s := newTurns(t, "")
-		s.say(get("/"))
+		s.Say(get("/"))
 		s.Conn.Held = unread
-		if s.respond("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"); strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 103 ") != comes {
+		if s.Answer("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"); strings.HasPrefix(string(s.Conn.Out), "HTTP/1.1 103 ") != comes {
 			t.Errorf("with %d bytes unread the client gets %q", unread, s.Conn.Out)
 		}
-		if s.respond(response(2, "")); !strings.Contains(string(s.Conn.Out), "HTTP/1.1 200 OK\r\n") {
+		if s.Answer(response(2, "")); !strings.Contains(string(s.Conn.Out), "HTTP/1.1 200 OK\r\n") {
 			t.Errorf("with %d bytes unread the client gets %q", unread, s.Conn.Out)
 		}
 	}
@@ -192,20 +180,20 @@ func TestPieces(t *testing.T) {
 	// A write is a call of the kernel: a response of one piece takes one with its head.
 	for size, writes := range map[int]int{pieceSize: 1, pieceSize + 1: 3, 2 * pieceSize: 3} {
 		s := newTurns(t, "")
-		s.say(get("/cached"))
-		s.respond(response(size, ""))
+		s.Say(get("/cached"))
+		s.Answer(response(size, ""))
 		s.Conn.Out = s.Conn.Out[:0]
 		before := s.Conn.Writes
-		if s.say(get("/cached")); s.Conn.Writes-before != writes || !strings.HasSuffix(string(s.Conn.Out), strings.Repeat("y", size)) {
+		if s.Say(get("/cached")); s.Conn.Writes-before != writes || !strings.HasSuffix(string(s.Conn.Out), strings.Repeat("y", size)) {
 			t.Errorf("%d bytes come in %d writes, want %d", size, s.Conn.Writes-before, writes)
 		}
 	}
 	for _, unread := range []int{unreadPieces, unreadPieces + 1} {
 		s := newTurns(t, "timeouts: {write: 10s}")
-		s.say(get("/cached"))
-		s.respond(response(2*pieceSize, ""))
+		s.Say(get("/cached"))
+		s.Answer(response(2*pieceSize, ""))
 		s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], unread
-		s.say(get("/cached") + get("/next"))
+		s.Say(get("/cached") + get("/next"))
 		body := strings.Count(string(s.Conn.Out), "y")
 		waits := s.Conn.Room != nil
 		if waits != (unread > unreadPieces) || waits == (body > 0) {
@@ -228,10 +216,10 @@ func TestPieces(t *testing.T) {
 // TestPiecesUnread: a client that reads nothing for timeouts.write loses its connection while the first piece of a long response waits.
 func TestPiecesUnread(t *testing.T) {
 	s := newTurns(t, "timeouts: {write: 10s}")
-	s.say(get("/cached"))
-	s.respond(response(1<<20, ""))
+	s.Say(get("/cached"))
+	s.Answer(response(1<<20, ""))
 	s.Conn.Out, s.Conn.Held = s.Conn.Out[:0], unreadPieces+1
-	s.say(get("/cached"))
+	s.Say(get("/cached"))
 	began := s.Loop.Now()
 	if s.Loop.RunTo(began + 9*time.Second); s.Conn.Closed {
 		t.Error("the connection closes before the time")
@@ -246,11 +234,11 @@ func TestInputBehindHandoff(t *testing.T) {
 	const most = 64 << 10 // of proxytest.SmallMessages
 	for _, more := range []int{0, 1} {
 		s := newTurns(t, proxytest.SmallMessages)
-		s.say(get("/"))
-		s.say("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n")
-		s.say(strings.Repeat("x", most-1))
-		s.say(strings.Repeat("x", 1+more))
-		s.respond(response(2, ""))
+		s.Say(get("/"))
+		s.Say("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n")
+		s.Say(strings.Repeat("x", most-1))
+		s.Say(strings.Repeat("x", 1+more))
+		s.Answer(response(2, ""))
 		if s.Detached != 1-more || strings.Contains(string(s.Conn.Out), "message-too-large") != (more > 0) {
 			t.Errorf("%d bytes: %d connections left, %q", most+more, s.Detached, s.Conn.Out)
 		}
@@ -268,10 +256,10 @@ func TestHandoffFreesMemory(t *testing.T) {
 		"a connection": {netip.MustParseAddrPort(proxytest.OriginalDst), "GET / HTTP/1.1\r\nHost: other\r\n\r\n"},
 	} {
 		s := newRedirectedTurns(t, "", c.to)
-		s.say(get("/"))
-		s.say(c.says + more)
+		s.Say(get("/"))
+		s.Say(c.says + more)
 		before := s.Proc.Held()
-		s.respond(response(2, ""))
+		s.Answer(response(2, ""))
 		if held := s.Proc.Held(); before < 30_000 || held != 0 || s.Detached != 1 || len(s.Streams.Requests)+len(s.Streams.Passed) != 1 {
 			t.Errorf("%s: %d connections left, %d bytes were held and %d are", name, s.Detached, before, held)
 		}
@@ -283,7 +271,7 @@ func TestHandoffFreesMemory(t *testing.T) {
 func TestHalfClosed(t *testing.T) {
 	for unread, closes := range map[int]bool{0: true, 1: false} {
 		s := newTurns(t, "timeouts: {half_close: 10s}")
-		s.say(get("/"))
+		s.Say(get("/"))
 		began := s.Loop.Now()
 		s.Conn.Held = unread
 		if stays := s.Receiver.(loop.HalfCloser).OnEnd(); !stays {
@@ -297,7 +285,7 @@ func TestHalfClosed(t *testing.T) {
 		}
 	}
 	s := newTurns(t, "timeouts: {half_close: 0}")
-	s.say(get("/"))
+	s.Say(get("/"))
 	if s.Receiver.(loop.HalfCloser).OnEnd() {
 		t.Error("the connection stays with half_close of 0")
 	}
@@ -308,13 +296,13 @@ func TestHalfClosed(t *testing.T) {
 func TestIncompleteHalfClosed(t *testing.T) {
 	for _, part := range []string{"GET / HTTP/1.1\r\nx: ", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 50000\r\n\r\n"} {
 		s := newTurns(t, "timeouts: {half_close: 10s}")
-		s.say(get("/") + part + strings.Repeat("x", 40_000)) // the second request will never be complete
+		s.Say(get("/") + part + strings.Repeat("x", 40_000)) // the second request will never be complete
 		before := s.Proc.Held()
 		s.Receiver.(loop.HalfCloser).OnEnd()
 		if held := s.Proc.Held(); before < 40_000 || held > 10_000 {
 			t.Errorf("%.10q: %d bytes are held behind the end, %d before", part, held, before)
 		}
-		if s.respond(response(2, "")); !s.Conn.Finished || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nyy") || s.Proc.Held() != 0 {
+		if s.Answer(response(2, "")); !s.Conn.Finished || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nyy") || s.Proc.Held() != 0 {
 			t.Errorf("%.10q: finished %t, %d bytes are held, received %q", part, s.Conn.Finished, s.Proc.Held(), s.Conn.Out)
 		}
 	}
@@ -324,11 +312,11 @@ func TestIncompleteHalfClosed(t *testing.T) {
 func TestHalfClosedPipeline(t *testing.T) {
 	for _, first := range []bool{true, false} { // of two responses comes
 		s := newTurns(t, "timeouts: {half_close: 10s}")
-		s.say(get("/") + get("/"))
+		s.Say(get("/") + get("/"))
 		began := s.Loop.Now()
 		s.Receiver.(loop.HalfCloser).OnEnd()
 		if s.Loop.RunTo(began + 5*time.Second); first {
-			s.respond(response(2, ""))
+			s.Answer(response(2, ""))
 		}
 		if s.Loop.RunTo(began + 11*time.Second); s.Conn.Closed == first {
 			t.Errorf("the first response comes %t: closed %t after 11 s", first, s.Conn.Closed)
@@ -342,8 +330,8 @@ func TestHalfClosedPipeline(t *testing.T) {
 // TestUnreadHalfClosed: a client that has its last response, and ends its side before it has read all of that, gets the rest.
 func TestUnreadHalfClosed(t *testing.T) {
 	s := newTurns(t, "")
-	s.say(get("/"))
-	s.respond(response(2, ""))
+	s.Say(get("/"))
+	s.Answer(response(2, ""))
 	s.Conn.Held = 1
 	if stays := s.Receiver.(loop.HalfCloser).OnEnd(); !stays || !s.Conn.Drained {
 		t.Errorf("with a byte unread: stays %t, drains %t", stays, s.Conn.Drained)
@@ -375,7 +363,7 @@ func TestConnectionLeavesNothing(t *testing.T) {
 		s.lose(errLost)
 		before := s.Loop.Timers() // that serve all connections
 		s.Open()
-		s.say(says)
+		s.Say(says)
 		s.lose(errLost)
 		if pending, held := s.Proc.Pending(), s.Proc.Held(); pending != 0 || held != 0 {
 			t.Errorf("%s: %d requests, %d bytes are left", name, pending, held)
@@ -400,9 +388,9 @@ func TestConnectionLeavesNothing(t *testing.T) {
 // TestEndOfSlowReader: nothing is left of a connection that closes while its client reads slowly, and the room that it gets then begins no request.
 func TestEndOfSlowReader(t *testing.T) {
 	s := newTurns(t, "")
-	s.say(get("/") + get("/"))
+	s.Say(get("/") + get("/"))
 	s.Conn.Held = maxUnread + 1
-	if s.respond(response(2, "")); s.Proc.Held() < maxUnread || s.Conn.Room == nil {
+	if s.Answer(response(2, "")); s.Proc.Held() < maxUnread || s.Conn.Room == nil {
 		t.Errorf("%d bytes are held, waits for room %t", s.Proc.Held(), s.Conn.Room != nil)
 	}
 	s.Lose(nil)
@@ -417,13 +405,13 @@ func TestEndOfSlowReader(t *testing.T) {
 func TestInputTakesMemoryOnce(t *testing.T) {
 	for blank, holds := range map[string]bool{"\r": false, "\r\n": false, "G": true, "\r\nG": true} {
 		s := newTurns(t, "")
-		if s.say(blank); s.Proc.Held() > 0 != holds {
+		if s.Say(blank); s.Proc.Held() > 0 != holds {
 			t.Errorf("%q: %d bytes are held", blank, s.Proc.Held())
 		}
 	}
 	held := func(n int) int {
 		s := newTurns(t, "")
-		s.say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %05d\r\n\r\n%s", n, strings.Repeat("x", n)))
+		s.Say(fmt.Sprintf("POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: %05d\r\n\r\n%s", n, strings.Repeat("x", n)))
 		return int(s.Proc.Held())
 	}
 	least := held(10)

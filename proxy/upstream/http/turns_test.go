@@ -19,22 +19,10 @@ func newTurns(t *testing.T, top, says string) (*proxytest.Turns, *proxytest.Null
 	s := proxytest.NewTurns(t, top, netip.AddrPort{})
 	s.Proc.SetStreams(&s.Streams)
 	s.Open()
-	deliver(s, says)
+	s.Say(says)
 	c := s.Apps[0].Conn.(*proxytest.NullConn).Peer
 	c.Socket = proxytest.PipeSocket{Pipe: &proxytest.Pipe{}}
 	return s, c
-}
-
-// deliver delivers bytes of the client, and ends the turn.
-func deliver(s *proxytest.Turns, says string) {
-	s.Conn.Deliver([]byte(says))
-	s.Mesh.Net.Pump()
-}
-
-// respond delivers bytes of the application, and ends the turn.
-func respond(s *proxytest.Turns, says string) {
-	s.Respond(says)
-	s.Mesh.Net.Pump()
 }
 
 // post returns a request with a body of n bytes.
@@ -51,7 +39,7 @@ func TestWritesOfRequest(t *testing.T) {
 		if c.Writes != 1 || c.Parts != parts {
 			t.Errorf("%d bytes take %d writes, %d of them in parts", size, c.Writes, c.Parts)
 		}
-		if respond(s, ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
+		if s.Answer(ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
 			t.Errorf("%d bytes: received %q", size, s.Conn.Out)
 		}
 	}
@@ -61,11 +49,11 @@ func TestWritesOfRequest(t *testing.T) {
 func unsent(t *testing.T, request string, left int) (*proxytest.Turns, *proxytest.NullConn) {
 	t.Helper()
 	s, c := newTurns(t, "", post(0))
-	respond(s, ok)
+	s.Answer(ok)
 	s.Conn.Out = s.Conn.Out[:0]
 	before := s.Proc.Held()
 	c.Held = left
-	deliver(s, request)
+	s.Say(request)
 	if len(s.Apps) != 1 || s.Proc.Held() < before+int64(left) {
 		t.Fatalf("%d connections, %d bytes are held", len(s.Apps), s.Proc.Held())
 	}
@@ -77,7 +65,7 @@ func unsent(t *testing.T, request string, left int) (*proxytest.Turns, *proxytes
 func TestIdleConnectionLost(t *testing.T) {
 	s, c := unsent(t, post(0), 1000)
 	c.Held = 0
-	respond(s, ok)
+	s.Answer(ok)
 	if c.Closed || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
 		t.Errorf("closed %t, received %q", c.Closed, s.Conn.Out)
 	}
@@ -96,7 +84,7 @@ func TestStaleConnectionUnsent(t *testing.T) {
 	if held := s.Proc.Held(); len(s.Apps) != 2 || held > before-1000 {
 		t.Errorf("%d connections, %d bytes are held, %d before", len(s.Apps), held, before)
 	}
-	if respond(s, ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") || s.Proc.Held() != 0 {
+	if s.Answer(ok); !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") || s.Proc.Held() != 0 {
 		t.Errorf("%d bytes are held, received %q", s.Proc.Held(), s.Conn.Out)
 	}
 }
@@ -106,7 +94,7 @@ func TestStaleConnectionUnsent(t *testing.T) {
 func TestStreamBehindUnsent(t *testing.T) {
 	for name, leaves := range map[string]bool{"sent": true, "lost": false} {
 		s, c := unsent(t, post(0), 1000)
-		respond(s, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirst")
+		s.Answer("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirst")
 		if c.Room == nil || c.Left != 0 || len(s.Streams.Responses) != 0 {
 			t.Fatalf("%s: waits %t until %d bytes are left, %d responses left", name, c.Room != nil, c.Left, len(s.Streams.Responses))
 		}
@@ -127,11 +115,11 @@ func TestMemoryOfLongResponses(t *testing.T) {
 	const size = 100_000
 	says := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("y", size))
 	s, _ := newTurns(t, "", post(0))
-	respond(s, says)
+	s.Answer(says)
 	kept := s.Proc.Kept()
 	for range 2 {
-		deliver(s, post(0))
-		respond(s, says)
+		s.Say(post(0))
+		s.Answer(says)
 	}
 	if n := s.Proc.Kept(); n != kept || n == 0 || n > 2*size {
 		t.Errorf("%d bytes are kept after the first response, %d after the third", kept, n)
@@ -144,18 +132,18 @@ func TestMemoryOfLongResponses(t *testing.T) {
 // TestShortResponseForNobody: a connection on which a short response comes for a client that has gone serves the next request.
 func TestShortResponseForNobody(t *testing.T) {
 	s, c := newTurns(t, "", post(0))
-	respond(s, ok[:len(ok)-1])
+	s.Answer(ok[:len(ok)-1])
 	s.Lose(nil)
 	s.Mesh.Net.Pump()
 	if c.Closed {
 		t.Error("the connection is closed before the response is complete")
 	}
-	if respond(s, ok[len(ok)-1:]); s.Proc.Held() != 0 {
+	if s.Answer(ok[len(ok)-1:]); s.Proc.Held() != 0 {
 		t.Errorf("%d bytes are held", s.Proc.Held())
 	}
 	s.Open()
-	deliver(s, post(0))
-	if respond(s, ok); len(s.Apps) != 1 || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
+	s.Say(post(0))
+	if s.Answer(ok); len(s.Apps) != 1 || !strings.HasSuffix(string(s.Conn.Out), "\r\n\r\nok") {
 		t.Errorf("%d connections, received %q", len(s.Apps), s.Conn.Out)
 	}
 }
@@ -172,7 +160,7 @@ func TestSurplus(t *testing.T) {
 	} {
 		s, c := newTurns(t, "", post(0))
 		for _, part := range says {
-			respond(s, part)
+			s.Answer(part)
 		}
 		if !c.Closed || strings.Contains(string(s.Conn.Out), "mm") {
 			t.Errorf("%.50q: closed %t, received %.200q", says, c.Closed, s.Conn.Out)
@@ -186,14 +174,14 @@ func TestPauseOfNextResponse(t *testing.T) {
 	const begins, ends = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nyy\r\n", "2\r\nyy\r\n0\r\n\r\n"
 	s, _ := newTurns(t, "", post(0))
 	for i := range 3 {
-		respond(s, begins)
+		s.Answer(begins)
 		s.Loop.RunTo(s.Loop.Now() + 70*time.Millisecond)
-		if respond(s, ends); strings.Count(string(s.Conn.Out), "y") != 4*(i+1) || len(s.Streams.Responses) != 0 {
+		if s.Answer(ends); strings.Count(string(s.Conn.Out), "y") != 4*(i+1) || len(s.Streams.Responses) != 0 {
 			t.Errorf("response %d: %d left as streams, received %q", i, len(s.Streams.Responses), s.Conn.Out)
 		}
-		deliver(s, post(0))
+		s.Say(post(0))
 	}
-	respond(s, begins)
+	s.Answer(begins)
 	if s.Loop.RunTo(s.Loop.Now() + 110*time.Millisecond); len(s.Streams.Responses) != 1 {
 		t.Error("a response that is not complete is no stream")
 	}
@@ -205,9 +193,9 @@ func TestFirstKept(t *testing.T) {
 	for idle, connections := range map[time.Duration]int{time.Second: 1, time.Second + 1: 2} {
 		s, _ := newTurns(t, "", post(0))
 		since := s.Loop.Now()
-		respond(s, ok)
+		s.Answer(ok)
 		s.Loop.RunTo(since + idle)
-		if deliver(s, post(0)); len(s.Apps) != connections {
+		if s.Say(post(0)); len(s.Apps) != connections {
 			t.Errorf("%d connections after one was idle for %v, want %d", len(s.Apps), idle, connections)
 		}
 	}
