@@ -486,7 +486,8 @@ func TestDescriptor(t *testing.T) {
 		"bytes": (*descriptor).write,
 		"parts": func(d *descriptor, b []byte) syscall.Errno {
 			n := len(b) / 4
-			return d.writeParts([][]byte{nil, b[:n], b[n : 2*n], nil, b[2*n : 3*n], nil, nil, b[3*n:]})
+			last := len(b) - 1
+			return d.writeParts([][]byte{nil, b[:n], b[n : 2*n], nil, b[2*n : last], nil, nil, b[last:]})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -566,6 +567,10 @@ func TestDescriptor(t *testing.T) {
 					t.Error("not told of room")
 				}
 				receive()
+				d.awaits = awaited{d.buffered(), told}
+				if d.checkRoom(); d.awaits.then != nil {
+					t.Error("not told of room although all was sent")
+				}
 				if string(got) != string(sent) || d.buffered() > 0 {
 					t.Errorf("%d of %d bytes came, or others, and %d are left", len(got), len(sent), d.buffered())
 				}

@@ -99,11 +99,17 @@ func TestRefusedCountsNothing(t *testing.T) {
 			t.Fatal("a connection was refused before the limits")
 		}
 	}
-	for range streamFiles + 1 { // one more dial has its descriptor
-		if _, ok := p.reserveDial(); !ok {
+	var last reservation
+	for range streamFiles + 2 {
+		var ok bool
+		if last, ok = p.reserveDial(); !ok {
 			t.Fatal("a dial was refused before the limits")
 		}
 	}
+	if _, ok := p.reserveDial(); ok {
+		t.Fatal("a dial has the descriptors of a stream")
+	}
+	last.release() // one more dial has its descriptor
 	var ended atomic.Bool
 	var flood sync.WaitGroup
 	defer flood.Wait()
@@ -333,6 +339,48 @@ func TestPerSourceDefault(t *testing.T) {
 		release()
 	}
 	e.wantReserved(t, 0, 0)
+}
+
+// TestPerSourceOfFew: by default a source may have a connection, however few all may have.
+func TestPerSourceOfFew(t *testing.T) {
+	reserve := start(t, Options{MaxConnections: 3}).Connections().Reserver(0)
+	local, remote := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)}
+	release := reserve(local, remote)
+	if release == nil {
+		t.Fatal("the first connection of a source was refused")
+	}
+	if reserve(local, remote) != nil {
+		t.Error("a source has two connections of three")
+	}
+	release()
+}
+
+// TestAttribute: a source that is known late counts, except for a loopback address by default.
+func TestAttribute(t *testing.T) {
+	local, remote := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.9")
+	for _, c := range []struct {
+		limit  int
+		source netip.Addr
+		counts bool
+	}{
+		{0, remote, true},
+		{0, local, false},
+		{1, remote, true},
+		{1, local, true},
+	} {
+		p := &Connections{max: sourceParts, maxFiles: sourceParts * connFiles}
+		p.limitSources(c.limit)
+		in := &listenerLimit{}
+		for _, first := range []bool{true, false} {
+			at, ok := p.reserve(netip.Addr{}, in, connFiles)
+			if !ok {
+				t.Fatal("a connection was refused before its source was known")
+			}
+			if at.attribute(c.source) != (first || !c.counts) {
+				t.Errorf("with a limit of %d a connection of %s counts: %t; the first: %t", c.limit, c.source, !c.counts, first)
+			}
+		}
+	}
 }
 
 // TestCountedSource: by default connections on this host count for no source, and neither do connections that the kernel has redirected.

@@ -108,11 +108,13 @@ func TestDrainEnds(t *testing.T) {
 		{"peer stays", 10, func(p *net.TCPConn) {}},
 		{"peer resets, output left", 64 << 20, func(p *net.TCPConn) { p.SetLinger(0); p.Close() }},
 		{"peer takes nothing", 64 << 20, func(p *net.TCPConn) {}},
+		{"peer takes nothing of what the kernel has", 1 << 20, func(p *net.TCPConn) {}},
 		{"peer takes a part", 64 << 20, func(p *net.TCPConn) { _, _ = io.CopyN(io.Discard, p, 1<<20) }},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			e := start(t, Options{WriteStall: 50 * time.Millisecond})
+			e.linger = 10 * time.Millisecond
 			closed := make(chan error, 1)
 			c, peer := accepted(t, e, &stream{
 				data:  func([]byte) { t.Error("OnData after Drain") },
@@ -240,6 +242,68 @@ func TestDrainAfterHalfClose(t *testing.T) {
 	if err := recv(t, closed, "OnClose"); err != nil {
 		t.Errorf("OnClose(%v)", err)
 	}
+}
+
+// TestDrainTLS: a drain tells the peer that its output is complete.
+func TestDrainTLS(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, withTLS(Options{}, own))
+	l := e.loops[0]
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{open: func(c loop.Conn) {
+			c.Write([]byte("last"))
+			c.Drain()
+		}}
+	})
+	var got []byte
+	closed := make(chan error, 1)
+	on(t, l, func() {
+		l.Dial(addr, waitLimit, &stream{data: func(b []byte) { got = append(got, b...) }, close: func(err error) { closed <- err }})
+	})
+	if err := recv(t, closed, "OnClose"); err != io.EOF || string(got) != "last" {
+		t.Errorf("got %q, OnClose(%v)", got, err)
+	}
+}
+
+// TestDrainCountsAnew: once the loop has no output left, the output of the kernel counts, and the time of its progress begins anew.
+func TestDrainCountsAnew(t *testing.T) {
+	e := start(t, Options{})
+	e.linger = time.Hour
+	c, peer := accepted(t, e, &stream{})
+	_ = peer.SetReadBuffer(32 << 10) // so that most of the output stays on our side
+	on(t, c.loop, func() {
+		c.Write(bytes.Repeat([]byte("response"), 64<<10))
+		c.Drain()
+	})
+	if c.state != connLinger {
+		t.Skip("the kernel did not take the response at once")
+	}
+	on(t, c.loop, func() {
+		check := func() { c.loop.now += e.writeStall(); c.drain.check() }
+		if check(); c.state != connLinger {
+			t.Errorf("after the first check the state is %d", c.state)
+		}
+		for n := 0; c.state == connLinger; n++ { // the peer's kernel may take some bytes more
+			if check(); n > 1000 {
+				t.Error("the drain of a peer that takes nothing does not end")
+				break
+			}
+		}
+	})
+}
+
+// TestDrainWaits: a drain whose peer takes nothing looks again when it will have stalled.
+func TestDrainWaits(t *testing.T) {
+	e := start(t, Options{WriteStall: time.Hour})
+	c, _ := accepted(t, e, &stream{})
+	on(t, c.loop, func() {
+		c.Write(make([]byte, 64<<20))
+		c.Drain()
+		if at, ok := c.loop.timers.Next(); !ok || at != c.drain.progress+time.Hour {
+			t.Errorf("looks again at %d, want %d", at, c.drain.progress+time.Hour)
+		}
+		c.Close()
+	})
 }
 
 // TestDrainStalls: a drain has stalled when no byte was taken for WriteStall. Each byte begins the time anew.

@@ -26,11 +26,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor/unixsock"
 )
 
+// TestStartRefusesLoopsOutOfRange: a reactor has at most MaxLoops loops.
 func TestStartRefusesLoopsOutOfRange(t *testing.T) {
 	for _, n := range []int{-1, MaxLoops + 1} {
 		if _, err := Start(Options{Loops: n}); !errors.Is(err, ErrLoops) {
 			t.Errorf("Start with %d loops: %v", n, err)
 		}
+	}
+	if n := len(start(t, Options{Loops: MaxLoops}).Loops()); n != MaxLoops {
+		t.Errorf("%d loops, want %d", n, MaxLoops)
 	}
 }
 
@@ -667,12 +671,12 @@ func TestDialQueueFair(t *testing.T) {
 	}
 }
 
-// TestDialQueueEven: two addresses share a full queue evenly: the one with more dials loses one to the other, until both have
-// as many.
+// TestDialQueueEven: two addresses share a full queue evenly: the address with more dials loses a dial to the other, until both have
+// as many, or it has one more.
 func TestDialQueueEven(t *testing.T) {
 	e := start(t, Options{DialTLS: onGoroutines})
 	e.dialer.max = 1
-	black, other, l := blackhole(t), blackhole(t), e.loops[0]
+	black, other, third, l := blackhole(t), blackhole(t), blackhole(t), e.loops[0]
 	on(t, l, func() { l.Dial(black, waitLimit, &stream{}) })
 	eventually(t, func() error { // it takes the goroutine, so that the others wait
 		e.dialer.mu.Lock()
@@ -700,6 +704,12 @@ func TestDialQueueEven(t *testing.T) {
 	first, second := recv(t, refused, "a dial to give way"), recv(t, refused, "a dial to find the queue full")
 	if first == second {
 		t.Errorf("two dials to %s were refused, none to %s", first, black)
+	}
+	on(t, l, func() { dialAll(third, 1) })
+	less := recv(t, refused, "a dial to give way")
+	on(t, l, func() { dialAll(less, 1) }) // the other address has a single dial more
+	if got := recv(t, refused, "a dial to find the queue full"); got != less {
+		t.Errorf("a dial to %s has given way to a dial to %s", got, less)
 	}
 }
 

@@ -421,6 +421,9 @@ func TestEventsOfTurn(t *testing.T) {
 	if l.EndTurn(); l.stats.Events != 2 || l.stats.TurnEvents.Sum != 8 {
 		t.Errorf("%d events, %d of the turn", l.stats.Events, l.stats.TurnEvents.Sum)
 	}
+	if len(l.watchers) != 6 {
+		t.Errorf("a place for each of %d descriptors, of which the last is 5", len(l.watchers))
+	}
 	l.BeginTurn()
 	if l.OnEvents(3, kernel.Input); l.now != l.turn.began || s.at[2] != l.turn.began {
 		t.Errorf("the first event is at %d, the turn at %d", s.at[2], l.turn.began)
@@ -433,6 +436,21 @@ func TestEventsOfTurn(t *testing.T) {
 	l.OnEvents(5, kernel.All)
 	if l.EndTurn(); len(s.at) != 5 || l.stats.Events != 5 || l.reactor.Panics().Count() != 1 {
 		t.Errorf("%d events, %d panics", l.stats.Events, l.reactor.Panics().Count())
+	}
+}
+
+// TestTimerOfEvent: a timer without a delay fires in the turn of the event that arms it, before the flushes.
+func TestTimerOfEvent(t *testing.T) {
+	for _, delay := range []time.Duration{0, -time.Second} {
+		l, _ := byHand(t)
+		var order []string
+		l.BeginTurn()
+		l.Defer(&loop.Flush{Do: func() { order = append(order, "flush") }})
+		l.After(delay, &loop.Timer{Fire: func() { order = append(order, "timer") }})
+		l.EndTurn()
+		if want := []string{"timer", "flush"}; !slices.Equal(order, want) {
+			t.Errorf("after a delay of %s: %q, want %q", delay, order, want)
+		}
 	}
 }
 
@@ -457,6 +475,11 @@ func TestPostWakes(t *testing.T) {
 		}
 	}
 	l.BeginTurn()
+	l.EndTurn()
+	l.BeginTurn()
+	if l.Post(count); w.count != 3 {
+		t.Errorf("in a turn of an event: woken %d times", w.count)
+	}
 	l.EndTurn()
 	l.posts.retire()
 	if l.Post(count); w.count != 3 || len(l.posts.queue)+len(l.posts.take()) > 0 {

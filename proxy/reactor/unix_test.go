@@ -18,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
 // unixAddrs returns the address of a socket with a file, and that of one with an abstract name.
@@ -163,6 +164,84 @@ func TestUnixFullBacklog(t *testing.T) {
 	defer unix.Close(nfd)
 	recv(t, opened, "the dial to succeed")
 	recv(t, closed, "the connection to close")
+}
+
+// TestUnixRefused: a dial to a Unix socket at which nobody listens fails at once.
+func TestUnixRefused(t *testing.T) {
+	addr := unixAddrs(t)[0]
+	l := start(t, Options{}).loops[0]
+	closed := make(chan error, 1)
+	dial := func(want error) {
+		t.Helper()
+		on(t, l, func() { l.Dial(addr, waitLimit, &stream{close: func(err error) { closed <- err }}) })
+		if err := recv(t, closed, "the dial to fail"); err != want {
+			t.Errorf("the dial failed with %v, want %v", err, want)
+		}
+	}
+	dial(unix.ENOENT)
+	ln := must.ListenOn(t, "unix", strings.TrimPrefix(addr, "unix:")).(*net.UnixListener)
+	ln.SetUnlinkOnClose(false)
+	ln.Close()
+	dial(unix.ECONNREFUSED)
+}
+
+// TestUnixPeerCloses: a peer of a Unix socket that closes has not just ended its side: nothing reaches it any more.
+func TestUnixPeerCloses(t *testing.T) {
+	addr := unixAddrs(t)[0]
+	e := start(t, Options{})
+	opened, closed := make(chan struct{}), make(chan error, 1)
+	if _, err := e.Listen(addr, ListenOptions{}, func(loop.Loop, string) loop.Receiver {
+		s := &halfOpen{end: func() { t.Error("OnEnd") }}
+		s.open = func(loop.Conn) { close(opened) }
+		s.close = func(err error) { closed <- err }
+		return s
+	}); err != nil {
+		t.Fatal(err)
+	}
+	peer := must.Dial(t, "unix", strings.TrimPrefix(addr, "unix:"))
+	recv(t, opened, "the connection")
+	peer.Close()
+	if err := recv(t, closed, "the end"); err != io.EOF {
+		t.Errorf("OnClose(%v)", err)
+	}
+}
+
+// TestUnixAllButOneByte: what the kernel does not take is kept, if it is only a byte.
+func TestUnixAllButOneByte(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	most := 0
+	for _, size := range []int{8 << 20, 0} {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(ends[1])
+		if size == 0 {
+			size = most + 1
+		}
+		d := &descriptor{loop: l, fd: ends[0]}
+		on(t, l, func() {
+			defer d.close()
+			if err := d.watch(ignored{}, kernel.Input); err != nil {
+				t.Error(err)
+			}
+			if errno := d.write(make([]byte, size)); errno != 0 {
+				t.Error(errno)
+			}
+			most = size - d.buffered()
+			got := 0
+			for in := make([]byte, size); ; {
+				n, errno := kernel.Receive(ends[1], in)
+				if errno != 0 {
+					break
+				}
+				got += n
+			}
+			if got != most {
+				t.Errorf("%d of %d bytes came, and %d are kept", got, size, d.buffered())
+			}
+		})
+	}
 }
 
 // TestPassedDescriptor: a read stops at a descriptor, which is dropped. Another read follows, of a connection that was accepted and of a
