@@ -737,6 +737,23 @@ func TestDialQueueExpired(t *testing.T) {
 	})
 }
 
+// TestDialerFreed: a dial whose peer does not respond in its handshake leaves its goroutine at its timeout.
+func TestDialerFreed(t *testing.T) {
+	e := start(t, withTLS(Options{}, NewIdentity(t)))
+	silent, l := must.Listen(t).Addr().String(), e.loops[0]
+	closed := make(chan error, 1)
+	on(t, l, func() { l.Dial(silent, 20*time.Millisecond, &stream{close: func(err error) { closed <- err }}) })
+	if err := recv(t, closed, "the dial to fail"); err != syscall.ETIMEDOUT && err != loop.ErrDialQueue {
+		t.Errorf("OnClose(%v)", err)
+	}
+	eventually(t, func() error {
+		if n := e.dialer.busy(); n > 0 {
+			return fmt.Errorf("%d goroutines dial", n)
+		}
+		return nil
+	})
+}
+
 // TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
 func TestDialQueueLimit(t *testing.T) {
 	e := start(t, Options{DialTLS: onGoroutines})
