@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -91,6 +93,35 @@ func TestReadToRoom(t *testing.T) {
 			t.Errorf("other bytes than were sent, or room for %d is left", len(r.memory))
 		}
 	})
+}
+
+// TestEndAfterInput: after a write that failed, all input is passed on before the end, also what comes meanwhile.
+func TestEndAfterInput(t *testing.T) {
+	e := start(t, Options{})
+	var c *conn
+	var peer net.Conn
+	reads, closed := make(chan string, 2), make(chan error, 1)
+	c, peer = accepted(t, e, &stream{
+		data: func(b []byte) {
+			if reads <- string(b); len(reads) == 1 {
+				must.Write(t, peer, "second")
+				awaitInput(t, c)
+			}
+		},
+		close: func(err error) { closed <- err },
+	})
+	on(t, e.loops[0], func() {
+		must.Write(t, peer, "first")
+		awaitInput(t, c)
+		c.endAfterInput(unix.EPIPE)
+	})
+	if err := recv(t, closed, "OnClose"); err != unix.EPIPE {
+		t.Errorf("OnClose(%v)", err)
+	}
+	close(reads)
+	if first, second := <-reads, <-reads; first != "first" || second != "second" {
+		t.Errorf("read %q and %q", first, second)
+	}
 }
 
 // TestReadsOfEvent: a read that does not fill the memory is the last of its event, unless the event says that all must be read. What

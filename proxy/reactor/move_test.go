@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,25 @@ func TestMove(t *testing.T) {
 	}
 	if l := [2]int64{e.loops[0].load.Load(), e.loops[1].load.Load()}; l != [2]int64{} || e.Stats().Inbound != 0 {
 		t.Errorf("after the end the loops count %d connections, and the reactor %d", l, e.Stats().Inbound)
+	}
+}
+
+// TestMoveRedirected: the first bytes of a redirected connection, which were read to know its protocol, are not read again by the loop to
+// which the connection moves.
+func TestMoveRedirected(t *testing.T) {
+	e := start(t, Options{Loops: 2})
+	holdMoves(t, e, 0, 0, 0)
+	e.originalDst = func(*net.TCPConn) netip.AddrPort { return elsewhere }
+	addr, opened := movers(t, e, ListenOptions{Transparent: &Transparent{Wait: waitLimit, Guarded: func() bool { return false }}}, nil)
+	nc := dial(t, addr)
+	const request = "GET / HTTP/1.1\r\n"
+	if got := ask(t, nc, request); got != request {
+		t.Errorf("echo %q", got)
+	}
+	to := int(opened[0].Load()) // the other loop
+	holdMoves(t, e, 1, 1, to)
+	if got := ask(t, nc, "after"); got != "after" || opened[to].Load() != 1 {
+		t.Errorf("echo %q after %d moves", got, opened[to].Load())
 	}
 }
 
