@@ -123,6 +123,33 @@ func TestFailedWriteAfterInput(t *testing.T) {
 	}
 }
 
+// TestFailedWriteEndsWithInput: after a write that failed, an event of input alone ends a connection whose input has ended.
+func TestFailedWriteEndsWithInput(t *testing.T) {
+	e := start(t, Options{})
+	closed := make(chan error, 1)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	on(t, e.loops[0], func() {
+		peer.SetLinger(0)
+		peer.Close()
+		eventually(t, func() error {
+			if !kernel.Gone(c.fd) {
+				return errors.New("the reset has not come")
+			}
+			return nil
+		})
+		c.Write([]byte("x"))
+		if c.state != connOpen {
+			t.Errorf("within the write the state is %d", c.state)
+		}
+		if c.onEvents(kernel.Input); c.state != connClosed {
+			t.Errorf("after the event the state is %d", c.state)
+		}
+	})
+	if err := recv(t, closed, "OnClose"); err != syscall.ECONNRESET {
+		t.Errorf("OnClose(%v), want %v", err, syscall.ECONNRESET)
+	}
+}
+
 // TestClosedConnWritesNothing: another connection may have the descriptor of a closed one.
 func TestClosedConnWritesNothing(t *testing.T) {
 	e := start(t, Options{})

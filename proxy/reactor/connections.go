@@ -271,5 +271,8 @@ func fileLimit() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
 		return 1024
 	}
-	return int(min(r.Cur, 1<<20))
+	return capFiles(uint64(r.Cur))
 }
+
+// capFiles returns how many of the descriptors that the system allows count. Some systems have no limit.
+func capFiles(allowed uint64) int { return int(min(allowed, 1<<20)) }

@@ -81,6 +81,27 @@ func tlsFreed(t *testing.T, end func(t *testing.T, accepted loop.Conn)) {
 	})
 }
 
+// TestPostAfterStop: a loop that has ended keeps no function that is posted to it.
+func TestPostAfterStop(t *testing.T) {
+	e := start(t, Options{})
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var kept atomic.Int64
+	for range 10 {
+		value := new([1 << 10]byte)
+		keeps(&kept, value)
+		e.Loops()[0].Post(func() { t.Errorf("a function runs after the end, with %d bytes", len(value)); value[0]++ })
+	}
+	eventually(t, func() error {
+		runtime.GC()
+		if n := kept.Load(); n > 0 {
+			return fmt.Errorf("%d values of posted functions are in memory", n)
+		}
+		return nil
+	})
+}
+
 // keeps counts p in n until it is freed.
 func keeps[T any](n *atomic.Int64, p *T) {
 	n.Add(1)

@@ -143,7 +143,15 @@ func TestMoveRedirected(t *testing.T) {
 	e := start(t, Options{Loops: 2})
 	holdMoves(t, e, 0, 0, 0)
 	e.originalDst = func(*net.TCPConn) netip.AddrPort { return elsewhere }
-	addr, opened := movers(t, e, ListenOptions{Transparent: &Transparent{Wait: waitLimit, Guarded: func() bool { return false }}}, nil)
+	addr, opened := movers(t, e, ListenOptions{Transparent: &Transparent{Wait: waitLimit, Guarded: func() bool { return false }}}, func(m *mover) {
+		data := m.data
+		m.data = func(b []byte) {
+			if len(b) == 0 {
+				t.Error("OnData without bytes")
+			}
+			data(b)
+		}
+	})
 	nc := dial(t, addr)
 	const request = "GET / HTTP/1.1\r\n"
 	if got := ask(t, nc, request); got != request {
@@ -266,28 +274,40 @@ func TestMoveBeforeDrain(t *testing.T) {
 	}
 }
 
-// TestMovePart: of the connections that have input some move, each is asked once.
+// TestMovePart: of the connections that have input a part moves, and no more than may. Each is asked once.
 func TestMovePart(t *testing.T) {
 	const conns = 12
-	e := start(t, Options{Loops: 2})
-	holdMoves(t, e, 0, 0, 0)
-	addr, opened := movers(t, e, ListenOptions{}, nil)
-	var first []net.Conn
-	for len(first) < conns {
-		p, before := dial(t, addr), opened[0].Load()
-		if ask(t, p, "before"); opened[0].Load() > before {
-			first = append(first, p)
-		}
-	}
-	before := opened[1].Load()
-	holdMoves(t, e, 0.25, conns, 1)
-	for range 5 {
-		for _, p := range first {
-			ask(t, p, "after")
-		}
-	}
-	if moved := opened[1].Load() - before; moved != conns/4 {
-		t.Errorf("%d of %d moved, want a quarter", moved, conns)
+	for _, c := range []struct {
+		name string
+		part float64
+		room int
+		want int32
+	}{
+		{"a quarter", 0.25, conns, conns / 4},
+		{"all, but only five may", 1, 5, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Options{Loops: 2})
+			holdMoves(t, e, 0, 0, 0)
+			addr, opened := movers(t, e, ListenOptions{}, nil)
+			var first []net.Conn
+			for len(first) < conns {
+				p, before := dial(t, addr), opened[0].Load()
+				if ask(t, p, "before"); opened[0].Load() > before {
+					first = append(first, p)
+				}
+			}
+			before := opened[1].Load()
+			holdMoves(t, e, c.part, c.room, 1)
+			for range 5 {
+				for _, p := range first {
+					ask(t, p, "after")
+				}
+			}
+			if moved := opened[1].Load() - before; moved != c.want {
+				t.Errorf("%d of %d moved, want %d", moved, conns, c.want)
+			}
+		})
 	}
 }
 

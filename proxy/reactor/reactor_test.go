@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -347,6 +348,15 @@ func TestCapConnections(t *testing.T) {
 	} {
 		if got := capConnections(c.wanted, c.files); got != c.want {
 			t.Errorf("capConnections(%d, %d) = %d, want %d", c.wanted, c.files, got, c.want)
+		}
+	}
+}
+
+// TestCapFiles: of a limit of descriptors that is very high, or that is none, a million counts.
+func TestCapFiles(t *testing.T) {
+	for allowed, want := range map[uint64]int{1024: 1024, 1048575: 1048575, 1048576: 1048576, 1048577: 1048576, 1 << 30: 1048576, math.MaxUint64: 1048576} {
+		if got := capFiles(allowed); got != want {
+			t.Errorf("of %d descriptors %d count, want %d", allowed, got, want)
 		}
 	}
 }

@@ -115,6 +115,58 @@ func TestYield(t *testing.T) {
 	recv(t, yielded, "the loop to yield")
 }
 
+// TestYieldLetsOthersRun: a loop that yields lets goroutines run that are ready on its processor. Goroutines that wait for any
+// processor run at each eighth yield.
+func TestYieldLetsOthersRun(t *testing.T) {
+	const rounds = 64
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var q quantum
+	now := time.Duration(0)
+	yield := func(n *atomic.Int64) (others int) { // 1 if n has changed meanwhile
+		before := n.Load()
+		now += 2 * timeSlice
+		if q.yield(now); n.Load() != before {
+			return 1
+		}
+		return 0
+	}
+	var local, global atomic.Int64
+	// The runtime may take the processor away at any time, so that a few goroutines may run late.
+	ran, yields := 0, 0
+	for range rounds {
+		for range 7 {
+			go local.Add(1)
+			ran += yield(&local)
+			yields++
+		}
+		yield(&local)
+	}
+	if ran < yields/2 {
+		t.Errorf("goroutines that were ready on the processor ran in %d of %d yields", ran, yields)
+	}
+	done := make(chan struct{})
+	var end atomic.Bool
+	go func() { // Gosched puts it where goroutines wait for any processor
+		defer close(done)
+		for !end.Load() {
+			global.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	ran = 0
+	for range rounds {
+		for range 7 {
+			yield(&global)
+		}
+		ran += yield(&global)
+	}
+	end.Store(true)
+	recv(t, done, "the other goroutine")
+	if ran < rounds/2 {
+		t.Errorf("a goroutine that waited for any processor ran in %d of %d eighth yields", ran, rounds)
+	}
+}
+
 // TestWaitLosesNothing: in each round a waiting loop receives data, a timer, functions
 // of several goroutines and sometimes a connection. Nothing else arrives until it has
 // handled all of them, so that no later event can hide a lost one.
