@@ -60,7 +60,7 @@ func Duplicate(socket syscall.Conn) (net.Listener, error) {
 // bindTCP opens a TCP socket. It and those beside have the option to share the port only for this moment: with the option, any
 // process of the user could take a part of their connections. Linux remembers it, though: a socket of the same user that has the
 // option can still bind to the port afterwards (seen with 6.18).
-func bindTCP(addr string, beside []net.Listener) (ln net.Listener, err error) {
+func bindTCP(addr string, beside []net.Listener) (net.Listener, error) {
 	lc := net.ListenConfig{
 		KeepAlive: -1, // the listening socket has the options
 		// Control runs before connections enter the backlog, so they inherit the options.
@@ -74,19 +74,17 @@ func bindTCP(addr string, beside []net.Listener) (ln net.Listener, err error) {
 		},
 	}
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
-	defer func() {
-		if ln != nil && len(beside) > 0 {
-			err = errors.Join(err, sharePort(false, ln))
-		}
-		err = errors.Join(err, sharePort(false, beside...))
-		if err != nil && ln != nil {
-			err, ln = errors.Join(err, ln.Close()), nil
-		}
-	}()
+	// These can't fail where the option was set. A socket that is closed meanwhile shares nothing.
+	defer func() { _ = sharePort(false, beside...) }()
 	if err := sharePort(true, beside...); err != nil {
 		return nil, err
 	}
-	return lc.Listen(context.Background(), networkOf(addr), addr)
+	ln, err := lc.Listen(context.Background(), networkOf(addr), addr)
+	if err != nil {
+		return nil, err
+	}
+	_ = sharePort(false, ln)
+	return ln, nil
 }
 
 // sharePort sets whether sockets share their port with those at overlapping addresses that do, too.
