@@ -129,7 +129,6 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 		header, err = proxyproto.Read(nc)
 		return err
 	})
-	_ = nc.SetReadDeadline(time.Time{})
 	r.connections.others.Add(-1)
 	if err != nil {
 		at.release()
@@ -154,18 +153,16 @@ func (l *Listener) readHeader(nc net.Conn, at reservation, proxy net.Addr) {
 // originalDst returns the original destination of nc from the kernel's connection tracking.
 // The zero value means that nc was not redirected, or was made to this listener.
 func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
-	local, ok := nc.LocalAddr().(*net.TCPAddr)
-	sc, err := nc.SyscallConn()
-	if !ok || err != nil {
+	raw, err := nc.SyscallConn()
+	if err != nil {
 		return netip.AddrPort{}
 	}
+	local := nc.LocalAddr().(*net.TCPAddr)
 	ask := kernel.OriginalDst6
 	if local.IP.To4() != nil { // a listener of both kinds has these too
 		ask = kernel.OriginalDst4
 	}
-	if sc.Control(func(fd uintptr) { to, err = ask(int(fd)) }) != nil || err != nil {
-		return netip.AddrPort{}
-	}
+	_ = raw.Control(func(fd uintptr) { to, _ = ask(int(fd)) }) // without an answer it is the zero value
 	at := local.AddrPort()
 	if to == netip.AddrPortFrom(at.Addr().Unmap(), at.Port()) {
 		return netip.AddrPort{}
