@@ -102,8 +102,6 @@ func (s *secure) identify() {
 // rest of the current event. The loop must not use it afterwards.
 func (s *secure) detach(nc net.Conn) *tls.Conn {
 	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), handshakeDone: true}
-	s.trust.stop()
-	s.c.secure = nil
 	return s.tls
 }
 
@@ -143,16 +141,11 @@ func (s *secure) write(b []byte) {
 		part := b[:min(len(b), maxGather)]
 		b = b[len(part):]
 		s.wire.gather = len(part) > maxRecord
-		_, err := s.tls.Write(part)
+		_, _ = s.tls.Write(part) // only the socket fails, and an error has closed it
 		if s.wire.gather {
 			s.wire.gather = false
-			if err == nil {
-				_ = s.c.writeSocket(l.encrypted) // an error has closed it
-			}
+			_ = s.c.writeSocket(l.encrypted) // likewise
 			l.encrypted = l.encrypted[:0]
-		}
-		if err != nil && s.c.state == connOpen {
-			s.c.end(err)
 		}
 	}
 }
@@ -212,10 +205,7 @@ func (w *wire) Write(b []byte) (int, error) {
 		w.c.loop.encrypted = append(w.c.loop.encrypted, b...)
 		return len(b), nil
 	}
-	if err := w.c.writeSocket(b); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return len(b), w.c.writeSocket(b)
 }
 
 // mayReply counts a response to the peer. It reports false for the first one above maxReplies.

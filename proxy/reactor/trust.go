@@ -115,7 +115,7 @@ func (p *peerTrust) stop() { p.of.c.loop.Stop(&p.expiry) }
 // end has the receiver end the connection: its peer is no longer accepted, because of err.
 func (p *peerTrust) end(err error) {
 	c := p.of.c
-	if c.state != connOpen || c.secure == nil || p.ended {
+	if c.state != connOpen || p.ended {
 		return
 	}
 	defer c.loop.recovered(c)
