@@ -94,14 +94,13 @@ func placesFor(limits ...int64) int {
 	return int(places)
 }
 
-// greet makes c, which has its socket, a newcomer on its loop. Its peer is at source.
+// greet makes c, which has its socket, a newcomer on its loop. Its peer is at source. From then on the socket is the newcomer's, until
+// arrive.
 func (l *Listener) greet(c *conn, source netip.Addr) {
 	r := l.reactor
 	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor}
-	c.fd = -1
 	n.timer.Fire = n.onTimeout
 	if err := n.watch(n, kernel.Input); err != nil {
-		n.descriptor.close()
 		l.notArrived(c, err)
 		return
 	}
@@ -204,7 +203,7 @@ func (n *newcomer) refuseWith(response []byte, err error) {
 	n.countFailure(err)
 	n.input = nil
 	n.slot.Release()
-	if n.write(response) != 0 || n.buffered() > 0 || n.shutdown() != nil {
+	if n.write(response) != 0 || n.buffered() != 0 || n.shutdown() != nil {
 		n.end()
 		return
 	}
