@@ -241,7 +241,7 @@ func (l *Listener) deliver(c *conn, nc net.Conn) {
 
 // refuseSocket closes the socket of a connection above a limit, after Overload.
 func (l *Listener) refuseSocket(fd int) {
-	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
+	if l.sendsOverload() {
 		if nc, err := kernel.Conn(fd); err == nil {
 			l.refuse(nc)
 		}
@@ -249,9 +249,12 @@ func (l *Listener) refuseSocket(fd int) {
 	_ = unix.Close(fd)
 }
 
+// sendsOverload reports whether Overload is sent to connections above a limit.
+func (l *Listener) sendsOverload() bool { return len(l.opts.Overload) > 0 && l.opts.TLS == nil }
+
 // refuse closes nc. It sends Overload first, unless maxOverloaded connections are sent it now.
 func (l *Listener) refuse(nc net.Conn) {
-	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
+	if l.sendsOverload() {
 		select {
 		case l.overloadTokens <- struct{}{}:
 			if l.reactor.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
@@ -264,7 +267,7 @@ func (l *Listener) refuse(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// sendOverload sends Overload and waits a moment for the peer's end: a close with unread input
+// sendOverload sends Overload and waits for the peer's end, at most for overloadTime in all: a close with unread input
 // would send a reset, which can destroy the response.
 func (l *Listener) sendOverload(nc net.Conn) {
 	defer nc.Close()
@@ -275,10 +278,8 @@ func (l *Listener) sendOverload(nc net.Conn) {
 	lingerClose(nc)
 }
 
-// lingerClose shuts the write side and discards input until the peer's end, at most for
-// overloadTime. The caller closes nc.
+// lingerClose shuts the write side and discards input until the peer's end or the deadline of nc. The caller closes nc.
 func lingerClose(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(overloadTime))
 	if raw, ok := nc.(rawConn); ok && raw.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, nc)
 	}

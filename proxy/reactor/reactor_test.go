@@ -259,9 +259,11 @@ func TestMaxConnections(t *testing.T) {
 	a, b := dial(t, addr), dial(t, addr)
 	ask(t, a, "a")
 	ask(t, b, "b")
-	c := dial(t, addr)
 	// An unread request must not turn the response into a reset.
+	release := holdLoop(e.loops[0])
+	c := dial(t, addr)
 	must.Write(t, c, "GET / HTTP/1.1\r\n\r\n")
+	close(release)
 	if got, err := io.ReadAll(c); err != nil || string(got) != busy {
 		t.Errorf("the refused connection got %q, %v", got, err)
 	}
@@ -280,13 +282,20 @@ func TestMaxConnections(t *testing.T) {
 // TestOverloadEnds: a connection above the limit is closed after a moment, although its peer stays.
 func TestOverloadEnds(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
-	addr := listen(t, e, ListenOptions{Overload: []byte("b")}, echo)
+	l := listenEcho(t, e, ListenOptions{Overload: []byte("b")})
+	addr := l.Addr().String()
 	ask(t, dial(t, addr), "a")
 	refused := dial(t, addr)
 	if got, err := io.ReadAll(refused); string(got) != "b" || err != nil {
 		t.Errorf("it got %q, %v", got, err)
 	}
 	awaitReset(t, refused)
+	eventually(t, func() error { // for the Overload of others
+		if n := len(l.overloadTokens); n > 0 {
+			return fmt.Errorf("%d connections are sent something", n)
+		}
+		return nil
+	})
 }
 
 // awaitReset waits until the peer of nc has closed the connection: what comes after the close is reset.
