@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -141,6 +143,27 @@ func TestSocketDeadline(t *testing.T) {
 	}
 }
 
+// TestSocketCloseOfSilent: Close ends a connection with TLS after a moment, although its peer has stopped to read.
+func TestSocketCloseOfSilent(t *testing.T) {
+	e := start(t, Options{})
+	sock, _ := detachedTLS(t, e)
+	raw := sock.(interface{ NetConn() net.Conn }).NetConn()
+	for n, large := 1, make([]byte, 1<<20); n > 0; { // until the kernel takes no more
+		var err error
+		_ = raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		if n, err = raw.Write(large); n < len(large) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("Write: %v", err)
+		}
+	}
+	_ = raw.SetDeadline(time.Time{})
+	closed := make(chan struct{})
+	go func() { defer close(closed); _ = sock.Close() }()
+	recv(t, closed, "Close")
+	if st := e.Stats(); st.Inbound != 0 || st.Open != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestSocketReset: Reset sends a reset to the peer and releases the reservation.
 func TestSocketReset(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
@@ -265,6 +288,50 @@ func TestSocketDialerStop(t *testing.T) {
 	}
 	if err := recv(t, ended, "the dial to end"); !errors.Is(err, ErrStopped) {
 		t.Errorf("%v, want ErrStopped", err)
+	}
+}
+
+// TestSocketDialerOfClosed: an endpoint that sends its bytes and closes at once is no failure, and its bytes are read.
+func TestSocketDialerOfClosed(t *testing.T) {
+	e := start(t, Options{})
+	addr := unixAddrs(t)[0]
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: strings.TrimPrefix(addr, "unix:")}), unix.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 200
+	served := make(chan error, 1)
+	go func() { // a thread of its own, so that most connections are closed when the dial goes on
+		var failed error
+		for n := 0; n < rounds && failed == nil; n++ {
+			var nfd int
+			if nfd, _, failed = unix.Accept(fd); failed == nil {
+				_, failed = unix.Write(nfd, []byte("hi"))
+				_ = unix.Close(nfd)
+			}
+		}
+		served <- failed
+	}()
+	defer func() {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // ends accept
+		if err := recv(t, served, "the endpoint"); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range rounds {
+		sock, err := e.SocketDialer().Dial(t.Context(), addr, "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = sock.SetDeadline(time.Now().Add(waitLimit))
+		if got, err := io.ReadAll(sock); string(got) != "hi" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+		_ = sock.Close()
 	}
 }
 

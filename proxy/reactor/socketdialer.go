@@ -53,9 +53,11 @@ func (d *SocketDialer) connect(ctx context.Context, addr, key, name string, firs
 		return nil, err
 	}
 	raw := nc.(rawConn)
-	if _, err := raw.Write(first); len(first) > 0 && err != nil { // the kernel has room for it
-		_ = raw.Close()
-		return nil, err
+	if len(first) > 0 { // a write of nothing would fail if the endpoint has sent its bytes and closed
+		if _, err := raw.Write(first); err != nil { // the kernel has room for it
+			_ = raw.Close()
+			return nil, err
+		}
 	}
 	if config == nil {
 		return newSocket(&r.connections, raw, nil, at, nil), nil

@@ -164,6 +164,21 @@ func TestSocketDialerFirst(t *testing.T) {
 			t.Errorf("%s: got %q", key, text)
 		}
 	}
+	ln := must.Listen(t)
+	sock, err := e.SocketDialer().Dial(ctx, ln.Addr().String(), "plain", "", []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
+	if got := must.Read(t, nc, 1); string(got) != "1" {
+		t.Errorf("the first byte is %q", got)
+	}
 }
 
 // TestTLSGarbage: a peer that breaks TLS after its handshake loses its connection, and is counted.
