@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
@@ -60,7 +63,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			e := start(t, Options{})
+			var log syncbuffer.Buffer
+			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			fds := make(chan int, 1)
 			l, err := e.Serve(c.listen(t), ListenOptions{}, func(loop.Loop, string) loop.Receiver {
 				return &stream{open: func(c loop.Conn) { fds <- c.(*conn).fd }}
@@ -84,7 +88,41 @@ func TestKeepAlive(t *testing.T) {
 					t.Errorf("%s is %d, want %d; %v", o.name, got, o.want, err)
 				}
 			}
+			if s := log.String(); s != "" {
+				t.Errorf("log: %s", s)
+			}
 		})
+	}
+}
+
+// TestPlainTCP: the sockets of listeners and of dials are plain TCP, whatever the Go runtime's default is.
+func TestPlainTCP(t *testing.T) {
+	t.Setenv("GODEBUG", "multipathtcp=1")
+	e := start(t, Options{})
+	ln, err := Bind("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	sock, err := e.SocketDialer().Dial(t.Context(), ln.Addr().String(), "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	for name, c := range map[string]any{"bound": ln, "dialled": sock.(interface{ NetConn() net.Conn }).NetConn()} {
+		raw, err := c.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := onSocket(raw, func(fd int) error {
+			protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+			if protocol != unix.IPPROTO_TCP {
+				t.Errorf("%s: the protocol is %d", name, protocol)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -144,6 +145,40 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 		if err := l.Close(); err != net.ErrClosed {
 			t.Errorf("the second Close returns %v", err)
 		}
+	}
+}
+
+// TestCloseAwaitsLoops: a listener that closes has its socket until no loop accepts any more. A connection that comes meanwhile is
+// served.
+func TestCloseAwaitsLoops(t *testing.T) {
+	e := start(t, Options{Loops: 2})
+	l := listenEcho(t, e, ListenOptions{})
+	release := holdLoop(e.loops[1])
+	closed := make(chan error, 1)
+	go func() { closed <- l.Close() }()
+	eventually(t, func() (err error) {
+		on(t, e.loops[0], func() {
+			if l.acceptors[0].watched {
+				err = errors.New("the first loop accepts")
+			}
+		})
+		return err
+	})
+	for range 100 { // Close would go on
+		on(t, e.loops[0], func() {})
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	close(release)
+	if err := recv(t, closed, "Close"); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
+	if got := ask(t, c, "hello"); got != "hello" {
+		t.Errorf("got %q", got)
 	}
 }
 

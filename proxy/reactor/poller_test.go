@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor/engine"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -113,9 +116,10 @@ func TestAcceptFails(t *testing.T) {
 	}
 }
 
-// TestBackoffDoubles: the pause after failed accepts doubles up to a limit.
+// TestBackoffDoubles: the pause after failed accepts doubles up to a limit. The first failure of a row is logged.
 func TestBackoffDoubles(t *testing.T) {
-	e, l, p := startFailing(t, Options{})
+	var log syncbuffer.Buffer
+	e, l, p := startFailing(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	a := listenEcho(t, e, ListenOptions{}).acceptors[0]
 	on(t, l, func() {
 		p.add = errPoller
@@ -128,6 +132,9 @@ func TestBackoffDoubles(t *testing.T) {
 			a.start()
 			if want = min(2*want, kernel.MaxBackoff); e.Stats().AcceptErrors != n+1 || !a.timer.Armed() {
 				t.Errorf("%d errors, armed %t", e.Stats().AcceptErrors, a.timer.Armed())
+			}
+			if got := strings.Count(log.String(), "accept failed"); got != 1 {
+				t.Errorf("after %d failures %d are logged", n+1, got)
 			}
 		}
 		p.add = nil
