@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/must"
+	"github.com/remora-proxy/remora/internal/syncbuffer"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -76,24 +79,34 @@ func TestTLSFlights(t *testing.T) {
 	}
 }
 
-// TestTLSHandshakeBroken: a peer that ends within the handshake, or sends nonsense, is a failure, and holds nothing
-// afterwards.
+// TestTLSHandshakeBroken: a peer that ends within the handshake, or sends nonsense, is a failure whose cause is logged, and holds
+// nothing afterwards.
 func TestTLSHandshakeBroken(t *testing.T) {
 	own := NewIdentity(t)
-	for name, end := range map[string]func(c *net.TCPConn){
-		"end":      func(c *net.TCPConn) { _ = c.CloseWrite() },
-		"reset":    func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
-		"nonsense": func(c *net.TCPConn) { _, _ = io.WriteString(c, "\x17\x03\x03\x00\x02hi") },
+	for name, broken := range map[string]struct {
+		end   func(c *net.TCPConn)
+		cause string // in the log
+	}{
+		"end":      {func(c *net.TCPConn) { _ = c.CloseWrite() }, "error=EOF"},
+		"reset":    {func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() }, `error="connection reset by peer"`},
+		"nonsense": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "\x17\x03\x03\x00\x02hi") }, "error=\"local error: tls: bad record MAC\""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := start(t, Options{})
+			var log syncbuffer.Buffer
+			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			c := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, echo))
 			_, _ = c.Write(clientHello(t, own))
 			awaitWaiting(t, e, 1)
-			end(c)
+			broken.end(c)
 			awaitFailure(t, e, CodeFailed, 1)
 			_, _ = io.Copy(io.Discard, c) // until the listener has ended it
 			_ = c.Close()
+			eventually(t, func() error {
+				if s := log.String(); !strings.Contains(s, broken.cause+" ") {
+					return fmt.Errorf("the log has no %s: %s", broken.cause, s)
+				}
+				return nil
+			})
 			eventually(t, func() error {
 				taken, _ := e.handshakes.inProgress()
 				if st := e.Stats(); taken > 0 || st.Open != 0 || st.Inbound != 0 {

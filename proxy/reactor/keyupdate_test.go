@@ -98,6 +98,30 @@ func TestKeyUpdatesLater(t *testing.T) {
 	}
 }
 
+// TestReplies: the count of responses begins anew after a second, and not earlier.
+func TestReplies(t *testing.T) {
+	l := &eventLoop{now: time.Hour}
+	w := &wire{c: &conn{descriptor: descriptor{loop: l}, state: connOpen}}
+	for _, c := range []struct {
+		after time.Duration
+		want  int // so many responses are allowed
+	}{{0, maxReplies}, {time.Second - 1, 0}, {1, maxReplies}, {time.Second, maxReplies}, {time.Hour, maxReplies}, {1, 0}} {
+		l.now += c.after
+		got := 0
+		for range maxReplies + 1 {
+			if w.mayReply() {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s later: %d responses, want %d", c.after, got, c.want)
+		}
+	}
+	if w.c.state = connClosed; !w.mayReply() {
+		t.Error("the last message of a connection that this side has closed is counted")
+	}
+}
+
 // recordWriter makes the records of a client of TLS 1.3, as RFC 8446 has them in sections 5.2, 7.1 and 7.2.
 type recordWriter struct {
 	t       *testing.T

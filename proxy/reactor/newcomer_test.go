@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -195,6 +196,32 @@ func TestNewcomersStop(t *testing.T) {
 	}
 	for _, c := range []net.Conn{c, begun} {
 		_, _ = io.Copy(io.Discard, c) // ends
+	}
+	if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || len(st.TLSFailures) > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestNewcomerDuringStop: a connection whose ClientHello becomes whole after Stop has begun is closed at once, and is no failure.
+func TestNewcomerDuringStop(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := listenWithNewcomers(t, e, own, 10)
+	hello := clientHello(t, own)
+	c := dial(t, l.Addr().String())
+	must.Write(t, c, hello[:10])
+	awaitNewcomers(t, l, 1)
+	release, stopped := make(chan struct{}), make(chan error, 1)
+	if !e.spawn(func() { <-release }) { // Stop waits for it
+		t.Fatal("the reactor has stopped")
+	}
+	go func() { stopped <- e.Stop(context.Background()) }()
+	recv(t, e.ctx.Done(), "Stop to begin")
+	must.Write(t, c, hello[10:])
+	ends(t, c)
+	close(release)
+	if err := recv(t, stopped, "Stop"); err != nil {
+		t.Error(err)
 	}
 	if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || len(st.TLSFailures) > 0 {
 		t.Errorf("%+v", st)

@@ -3,10 +3,12 @@ package reactor
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,7 +222,8 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	awaitHandshakes(t, e, 0)
 }
 
-// TestTLSHandshakeTimeoutWaiting: the timer ends a handshake that waits for its peer, and its goroutine.
+// TestTLSHandshakeTimeoutWaiting: the timer ends a handshake that waits for its peer, and its goroutine. Nothing holds the ClientHello
+// any more while it waits.
 func TestTLSHandshakeTimeoutWaiting(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
@@ -231,6 +234,9 @@ func TestTLSHandshakeTimeoutWaiting(t *testing.T) {
 	awaitWaiting(t, e, 1)
 	on(t, l, func() {
 		for n := range l.newcomers {
+			if n.input != nil {
+				t.Errorf("it holds %d bytes of its ClientHello", len(n.input))
+			}
 			l.After(0, &n.timer)
 		}
 	})
@@ -292,6 +298,42 @@ func TestTLSEarlyData(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTLSEarlyByte: of the input that comes with the end of the handshake a single byte may be left, which is no less than the beginning
+// of the next input.
+func TestTLSEarlyByte(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	lefts := make(chan int, 1)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		s := echo().(*stream)
+		opened := s.open
+		s.open = func(c loop.Conn) {
+			lefts <- len(c.(*conn).secure.wire.in)
+			opened(c)
+		}
+		return s
+	})
+	early := strings.Repeat("early", 2<<10)
+	left := 0
+	for size := 4 << 10; left != 1; size += 1 - left {
+		held := &delayedWrites{TCPConn: dial(t, addr)}
+		c := tls.Client(held, own.Client())
+		if err := c.Handshake(); err != nil { // its last flight is held back
+			t.Fatal(err)
+		}
+		first := len(held.held) + size
+		must.Write(t, c, early)
+		must.Write(t, held.TCPConn, held.held[:first])
+		left = recv(t, lefts, "the connection")
+		held.held = held.held[first:]
+		held.release(t)
+		if got := must.Read(t, c, len(early)); string(got) != early {
+			t.Fatal("other bytes came back")
+		}
+		c.Close()
 	}
 }
 
@@ -424,19 +466,21 @@ func TestTLSDials(t *testing.T) {
 	}
 }
 
-// TestTLSGather: the records of a long write are gathered in memory of the loop. A single record is not.
+// TestTLSGather: the records of a long write are gathered in memory of the loop. A single record is not, nor is what the connection
+// sends afterwards.
 func TestTLSGather(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	conns := make(chan loop.Conn, 1)
-	c := tls.Client(dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+	below := &wire{nc: dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
 		return &stream{open: func(c loop.Conn) {
 			if c.(*conn).secure.wire.in != nil {
 				t.Error("the memory of the handshake's input is held")
 			}
 			conns <- c
 		}}
-	})), own.Client())
+	}))}
+	c := tls.Client(below, own.Client())
 	if err := c.Handshake(); err != nil {
 		t.Fatal(err)
 	}
@@ -450,6 +494,57 @@ func TestTLSGather(t *testing.T) {
 		}
 	})
 	must.Read(t, c, 2*maxRecord+1)
+	below.handshakeDone = true // an end without close_notify is an error
+	on(t, l, conn.Close)
+	if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+		t.Errorf("at the end of a long write: %d bytes, %v", len(b), err)
+	}
+}
+
+// recorder keeps what is read.
+type recorder struct {
+	net.Conn
+	all []byte
+}
+
+func (r *recorder) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	r.all = append(r.all, b[:n]...)
+	return n, err
+}
+
+// TestTLSParts: parts that fit in a record together are sent in one record, since each record costs more than a copy, and in order with
+// longer parts.
+func TestTLSParts(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	conns := make(chan loop.Conn, 1)
+	raw := &recorder{Conn: dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+		return &stream{open: func(c loop.Conn) { conns <- c }}
+	}))}
+	c := tls.Client(raw, own.Client())
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	conn := recv(t, conns, "the connection")
+	large := strings.Repeat("large ", maxRecord)[:maxRecord+1]
+	raw.all = nil
+	on(t, e.loops[0], func() {
+		conn.WriteParts([][]byte{[]byte("some "), []byte("small "), []byte("parts "), []byte(large), []byte("end "), []byte(large[:maxRecord])})
+	})
+	const begin, end = "some small parts ", "end "
+	if got, want := must.Read(t, c, len(begin+large+end)+maxRecord), begin+large+end+large[:maxRecord]; string(got) != want {
+		t.Error("other bytes came")
+	}
+	const overhead = 17 // of TLS 1.3: the type and the tag
+	var sizes []int
+	for all := raw.all; len(all) > 0; {
+		size := int(binary.BigEndian.Uint16(all[3:]))
+		sizes, all = append(sizes, size-overhead), all[5+size:]
+	}
+	if want := []int{len(begin), maxRecord, 1, maxRecord, len(end)}; !slices.Equal(sizes, want) {
+		t.Errorf("records of %d bytes, want %d", sizes, want)
+	}
 }
 
 // TestTLSPlaintextLeft: a peer that does not speak TLS, and does not take all of Plaintext at once, is closed at once.
@@ -459,5 +554,10 @@ func TestTLSPlaintextLeft(t *testing.T) {
 	c := dial(t, l.Addr().String())
 	must.Write(t, c, "GET / HTTP/1.1\r\n\r\n")
 	awaitFailure(t, e, CodePlaintext, 1)
+	on(t, e.loops[0], func() {
+		if n := len(e.loops[0].newcomers); n > 0 {
+			t.Error("it waits for its peer")
+		}
+	})
 	awaitReset(t, c)
 }
