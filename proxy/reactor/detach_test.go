@@ -215,6 +215,41 @@ func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 	return nil
 }
 
+// TestDetachBuffered: a connection with one byte of output stays on its loop, which sends the byte.
+func TestDetachBuffered(t *testing.T) {
+	e := start(t, Options{})
+	c, peer := accepted(t, e, &stream{})
+	on(t, c.loop, func() {
+		if errno := c.keep([]byte("x")); errno != 0 {
+			t.Error(errno)
+		}
+		if sock, err := c.Detach(); sock != nil || err != loop.ErrDetachBuffered {
+			t.Errorf("%v, %v", sock, err)
+		}
+	})
+	if got := must.Read(t, peer, 1); string(got) != "x" {
+		t.Errorf("the peer read %q", got)
+	}
+}
+
+// TestDetachOfReset: a Socket whose peer has reset the connection still has the address of the peer.
+func TestDetachOfReset(t *testing.T) {
+	e := start(t, Options{})
+	c, peer := accepted(t, e, &stream{})
+	on(t, c.loop, func() {
+		reset(t, peer, c.fd)
+		sock, err := c.Detach()
+		if err != nil {
+			t.Errorf("Detach: %v", err)
+			return
+		}
+		if got, want := fmt.Sprint(sock.(net.Conn).RemoteAddr()), peer.LocalAddr().String(); got != want {
+			t.Errorf("the peer is %s, want %s", got, want)
+		}
+		_ = sock.Close()
+	})
+}
+
 // TestDetachOutlivesReactor: a Socket works after its reactor was stopped, and keeps its
 // reservation until it is closed.
 func TestDetachOutlivesReactor(t *testing.T) {
@@ -247,7 +282,7 @@ func TestDetachOutlivesReactor(t *testing.T) {
 	if err := sock.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
+	if err := sock.Close(); err != net.ErrClosed {
 		t.Errorf("second Close: %v", err)
 	}
 	if got, err := io.ReadAll(peer); string(got) != "still here" || err != nil {

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -181,11 +182,13 @@ func TestProxiedRefused(t *testing.T) {
 
 // TestProxiedStop: Stop ends the wait for a header.
 func TestProxiedStop(t *testing.T) {
-	e, addr, _, _ := proxied(t, Options{}, ListenOptions{}, waitLimit)
+	e, addr, _, _ := proxied(t, Options{}, ListenOptions{}, time.Hour)
 	nc := dial(t, addr)
 	must.Write(t, nc, "PROXY ")
 	e.wantReserved(t, 1, 0)
-	if err := e.Stop(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	if err := e.Stop(ctx); err != nil {
 		t.Error(err)
 	}
 	if _, err := nc.Read(make([]byte, 1)); err == nil {

@@ -89,7 +89,7 @@ func TestTLSPeerEnds(t *testing.T) {
 	}
 }
 
-// TestTLSRecheck: a change of who is accepted reaches open connections. One whose stream is not
+// TestTLSRecheck: a change of who is accepted reaches open connections, but for those in plain text. A connection whose stream is not
 // told is closed.
 func TestTLSRecheck(t *testing.T) {
 	ca, other := testcerts.New(t), testcerts.New(t)
@@ -106,6 +106,8 @@ func TestTLSRecheck(t *testing.T) {
 	}
 	t.Cleanup(own.Close)
 	client := own.Client()
+	plain := dial(t, listen(t, e, ListenOptions{}, echo))
+	ask(t, plain, "before")
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	c := tls.Client(dial(t, addr), client)
 	ask(t, c, "before")
@@ -127,6 +129,7 @@ func TestTLSRecheck(t *testing.T) {
 		t.Errorf("it ended with %q, %v", b, err)
 	}
 	awaitFailure(t, e, certs.CodeUnknownCA, 1)
+	ask(t, plain, "after")
 }
 
 // TestTLSRecheckHandshake: a change of who is accepted reaches a connection whose handshake it
@@ -163,32 +166,66 @@ func TestTLSRecheckHandshake(t *testing.T) {
 	awaitFailure(t, e, certs.CodeWrongPeer, 1)
 }
 
-// TestTrustExpiry: a peer is verified again when its certificate ends, and after maxRecheck.
+// TestTrustExpiry: a peer is verified again when its certificate ends, and after maxRecheck. Then the next time is awaited, also if the
+// clock was set back, or the end of the certificate has been accepted.
 func TestTrustExpiry(t *testing.T) {
 	ca := testcerts.New(t)
-	for _, lasts := range []time.Duration{maxRecheck / 2, 3 * maxRecheck} {
-		cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}, Lasts: lasts})
-		own := openIdentity(t, testcerts.NewDir(t, ca, cert, key))
-		e := start(t, Options{})
-		conns := make(chan loop.Conn, 1)
-		addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
-			return &stream{open: func(c loop.Conn) { conns <- c }}
-		})
-		client := tls.Client(dial(t, addr), own.Client())
-		if err := client.Handshake(); err != nil {
-			t.Fatal(err)
-		}
-		c := recv(t, conns, "the connection").(*conn)
-		on(t, e.loops[0], func() {
-			trust := &c.secure.trust
-			from, to := trust.verified.Add(maxRecheck), time.Now().Add(maxRecheck)
-			if lasts < maxRecheck {
-				end := trust.of.tls.ConnectionState().PeerCertificates[0].NotAfter
-				from, to = end.Add(time.Millisecond), end.Add(time.Millisecond)
+	own := NewIdentity(t)
+	for name, leaf := range map[string]testcerts.Leaf{
+		"ends soon": {Lasts: maxRecheck / 2}, "ends later": {Lasts: 3 * maxRecheck}, "has ended": {Expired: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaf.Names = []string{meshName}
+			pair, err := tls.X509KeyPair(ca.Issue(leaf))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if at := trust.ends; at.Before(from) || at.After(to) || !trust.expiry.Armed() {
-				t.Errorf("a certificate that lasts %s is verified again at %s, want from %s to %s", lasts, at, from, to)
+			e := start(t, Options{})
+			conns := make(chan loop.Conn, 1)
+			var verified atomic.Int64
+			config := own.Server().Clone()
+			config.VerifyConnection = func(tls.ConnectionState) error { verified.Add(1); return nil }
+			addr := listen(t, e, ListenOptions{TLS: func() *tls.Config { return config }}, func() loop.Receiver {
+				return &stream{open: func(c loop.Conn) { conns <- c }}
+			})
+			client := tls.Client(dial(t, addr), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}})
+			if err := client.Handshake(); err != nil {
+				t.Fatal(err)
 			}
+			c := recv(t, conns, "the connection").(*conn)
+			on(t, c.loop, func() {
+				trust := &c.secure.trust
+				end := trust.of.tls.ConnectionState().PeerCertificates[0].NotAfter.Add(time.Millisecond)
+				check := func(when string, after time.Time) {
+					from, to := after.Add(maxRecheck), time.Now().Add(maxRecheck)
+					if name == "ends soon" {
+						from, to = end, end
+					}
+					if at := trust.ends; at.Before(from) || at.After(to) || !trust.expiry.Armed() {
+						t.Errorf("%s it is verified again at %s, want from %s to %s; armed: %t", when, at, from, to, trust.expiry.Armed())
+					}
+					c.loop.Stop(&trust.expiry)
+				}
+				check("at first", trust.verified)
+				last, now := trust.verified, time.Now()
+				trust.onExpiry()
+				if check("after the clock was set back", now); trust.verified != last {
+					t.Error("it is verified before its time")
+				}
+				if name == "has ended" {
+					trust.verified = end.Add(-time.Second)
+				}
+				now = time.Now()
+				trust.ends = now
+				trust.onExpiry()
+				check("after its time", now)
+			})
+			eventually(t, func() error {
+				if n := verified.Load(); n != 2 {
+					return fmt.Errorf("it was verified %d times", n)
+				}
+				return nil
+			})
 		})
 	}
 }
