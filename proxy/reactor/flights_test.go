@@ -206,19 +206,31 @@ func TestTLSHandshakeIdle(t *testing.T) {
 // TestTLSRefusedHandshake: a handshake that has failed holds no place while its connection waits for the peer's end, and the rest of
 // the input is read, since a close would reset the connection.
 func TestTLSRefusedHandshake(t *testing.T) {
+	const size = 1 << 10 // of a read
 	own := NewIdentity(t)
 	e := start(t, Options{})
-	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	sent := append(append(clientHello(t, own), "\x17\x03\x03\x00\x02hi"...), make([]byte, 2*inputSize)...)
+	l := e.loops[0]
+	on(t, l, func() { l.input = l.input[:size] })
+	begun, goOn := make(chan struct{}, 1), make(chan struct{}, 1)
+	defer close(goOn)
+	addr := listen(t, e, ListenOptions{TLS: func() *tls.Config {
+		begun <- struct{}{}
+		<-goOn
+		return own.Server()
+	}}, echo)
+	rest := append([]byte("\x17\x03\x03\x00\x02hi"), make([]byte, 10*size)...)
 	eventually(t, func() error { // again if the connection has waited too long
 		c := dial(t, addr)
-		must.Write(t, c, sent)
+		must.Write(t, c, clientHello(t, own))
+		recv(t, begun, "the handshake")
+		must.Write(t, c, rest)
+		goOn <- struct{}{}
 		if _, err := io.ReadAll(c); err != nil {
 			return err
 		}
 		refused, taken, unread := 0, 0, 0
-		on(t, e.loops[0], func() {
-			for n := range e.loops[0].newcomers {
+		on(t, l, func() {
+			for n := range l.newcomers {
 				if n.state == newcomerRefused {
 					refused++
 					unread, _ = kernel.Unread(n.fd)
