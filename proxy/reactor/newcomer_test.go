@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -167,16 +168,18 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestNewcomersRefused: TLS that begins with no ClientHello gets an alert at once.
+// TestNewcomersRefused: TLS that begins with no ClientHello gets an alert at once. The connection is closed after a moment, although its peer
+// stays.
 func TestNewcomersRefused(t *testing.T) {
 	e := start(t, Options{})
+	e.SetHandshakeTimeout(time.Hour)
 	l := listenWithNewcomers(t, e, NewIdentity(t), 10)
 	c := dial(t, l.Addr().String())
 	_, _ = c.Write([]byte{22, 3, 1, 0, 5, 2, 0, 0, 1, 0})
 	if b, err := io.ReadAll(c); err != nil || string(b) != "\x15\x03\x03\x00\x02\x02\x0a" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	c.Close()
+	awaitReset(t, c)
 	awaitFailure(t, e, CodeFailed, 1)
 	awaitNewcomers(t, l, 0)
 }
