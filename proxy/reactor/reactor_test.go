@@ -340,7 +340,9 @@ func TestLingerClose(t *testing.T) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		_, _ = io.ReadAll(client)
+		if _, err := io.ReadAll(client); err != nil { // the end comes at once
+			t.Errorf("the client read %v", err)
+		}
 		client.Close()
 	}()
 	lingerClose(nc)
