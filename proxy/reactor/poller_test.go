@@ -330,6 +330,35 @@ func TestEndAfterReset(t *testing.T) {
 	}
 }
 
+// TestFailedWriteOfTLS: a write that finds a reset, and whose loop can't watch for the rest of the input, ends a connection with TLS once.
+func TestFailedWriteOfTLS(t *testing.T) {
+	own := NewIdentity(t)
+	for _, size := range []int{1, maxRecord + 1} {
+		e, l, p := startFailing(t, Options{})
+		conns, closed := make(chan *conn, 1), make(chan error, 2)
+		raw := dial(t, listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Receiver {
+			return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }, close: func(err error) { closed <- err }}
+		}))
+		if err := tls.Client(raw, own.Client()).Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		c := recv(t, conns, "the connection")
+		on(t, l, func() {
+			reset(t, raw, c.fd)
+			p.change = errPoller
+			c.Write(make([]byte, size))
+			p.change = nil
+		})
+		if err := recv(t, closed, "OnClose"); err != unix.ECONNRESET {
+			t.Errorf("%d bytes: OnClose(%v)", size, err)
+		}
+		on(t, l, func() {})
+		if len(closed) > 0 || e.Stats().Panics > 0 {
+			t.Errorf("%d bytes: %d more calls of OnClose, %d panics", size, len(closed), e.Stats().Panics)
+		}
+	}
+}
+
 // TestDetachFails: a connection that can't leave its loop stays, and works.
 func TestDetachFails(t *testing.T) {
 	e, l, p := startFailing(t, Options{})

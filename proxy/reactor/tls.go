@@ -141,11 +141,16 @@ func (s *secure) write(b []byte) {
 		part := b[:min(len(b), maxGather)]
 		b = b[len(part):]
 		s.wire.gather = len(part) > maxRecord
-		_, _ = s.tls.Write(part) // only the socket fails, and an error has closed it
+		_, err := s.tls.Write(part)
 		if s.wire.gather {
 			s.wire.gather = false
-			_ = s.c.writeSocket(l.encrypted) // likewise
+			if err == nil {
+				_ = s.c.writeSocket(l.encrypted) // an error has closed it
+			}
 			l.encrypted = l.encrypted[:0]
+		}
+		if err != nil && s.c.state == connOpen { // an error of the socket has closed it; no other may pass unseen
+			s.c.end(err)
 		}
 	}
 }
