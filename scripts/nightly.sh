@@ -53,7 +53,7 @@ suite "${privileged[@]}" scripts/zookeeper-source.sh
 suite "${privileged[@]}" scripts/frameworks.sh
 suite "${privileged[@]}" scripts/strictness.sh
 suite "${privileged[@]}" scripts/differential.sh
-suite "${privileged[@]}" scripts/autobahn.sh --short
+suite "${privileged[@]}" scripts/autobahn.sh
 suite scripts/soak.sh "${SOAK:-30m}"
 suite scripts/build.sh --lab --check
 if "${privileged[@]}" scripts/engine.sh true; then
