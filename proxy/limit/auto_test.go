@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// The number of responses and the sum of their latencies share a word.
+// TestSampleSums: a sum says how many samples it has, and how long they took together. A sample takes at most longestSample.
 func TestSampleSums(t *testing.T) {
-	sum := Sample(1500*time.Microsecond) + Sample(2*longestSample)
-	want := uint64((1500*time.Microsecond + longestSample) / time.Microsecond)
-	if responses, latency := sum>>sumBits, sum&(1<<sumBits-1); responses != 2 || latency != want {
-		t.Errorf("%d responses of %d µs in all, want 2 of %d", responses, latency, want)
+	sum, want := uint64(0), time.Duration(0)
+	for i, latency := range []time.Duration{1500 * time.Microsecond, 2 * longestSample, 0, time.Second} {
+		sum += Sample(latency)
+		want += min(latency, longestSample)
+		if n, took := splitSamples(sum); n != i+1 || took != want {
+			t.Errorf("%d samples of %s in all, want %d of %s", n, took, i+1, want)
+		}
 	}
 }
 

@@ -165,6 +165,7 @@ func TestLateWindows(t *testing.T) {
 		base     float64
 	}{
 		"no response yet":        {100, 200 * ms, true, Limit{phase: starting, limit: 4}, 4, starting, 0},
+		"the first response":     {99, 10 * ms, true, Limit{phase: starting, limit: 100}, 100, steady, base},
 		"the first responses":    {90, 10 * ms, true, Limit{phase: starting, limit: 100}, 100, steady, base},
 		"too little time so far": {90, 9 * ms, true, Limit{phase: starting, limit: 100}, 125, steady, base},
 		"at the start":           {51, 11 * ms, true, Limit{phase: starting, limit: 100, base: base}, 100, steady, base},
