@@ -211,8 +211,8 @@ func TestUnixAllButOneByte(t *testing.T) {
 	l := start(t, Options{}).loops[0]
 	most := 0
 	for _, size := range []int{8 << 20, 0} {
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err := errors.Join(err, unix.SetNonblock(ends[0], true), unix.SetNonblock(ends[1], true)); err != nil {
 			t.Fatal(err)
 		}
 		defer unix.Close(ends[1])
