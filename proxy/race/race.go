@@ -100,8 +100,8 @@ type Entry struct {
 	Hold          time.Duration // for how long from Start on the sender wants heads to be held; see Attempt.HoldsHead
 }
 
-// Start launches the first attempt. The timer of the first hedge is armed once that is sent. Its owner has
-// filled in the Entry. The race may be over before Start returns.
+// Start launches the first attempt. The timer of the first hedge is armed once the attempt is sent. The owner
+// of the race has filled in the Entry. The race may be over before Start returns.
 func (r *Race) Start(now time.Duration) {
 	r.state.become(raceOn)
 	r.hedging.start(now)

@@ -22,7 +22,7 @@ type acceptor struct {
 	fd      int // of a socket of l
 	loop    *eventLoop
 	watched bool
-	turn    time.Duration // when the last turn that accepted has begun
+	turn    time.Duration // the beginning of the last turn in which the acceptor has accepted
 	backoff time.Duration // after the next failed accept
 	timer   loop.Timer    // armed after maxAccepts, a panic or a failure: connections may wait without another event
 }
@@ -33,8 +33,8 @@ func newAcceptor(l *Listener, fd int, on *eventLoop) *acceptor {
 	return a
 }
 
-// goOn accepts the connections that still wait. Timers fire after the events of their turn: if the turn has accepted on an event of
-// the listener, goOn leaves them to the next turn, so that no turn accepts more than maxAccepts.
+// goOn accepts the connections that still wait. Timers fire after the events of their turn. If the turn has accepted on an event of
+// the listener, goOn leaves the other connections to the next turn, so that no turn accepts more than maxAccepts.
 func (a *acceptor) goOn() {
 	if a.turn == a.loop.turn.began {
 		a.loop.After(0, &a.timer)

@@ -74,7 +74,7 @@ func bindTCP(addr string, beside []net.Listener) (net.Listener, error) {
 		},
 	}
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
-	// These can't fail where the option was set. A socket that is closed meanwhile shares nothing.
+	// Where the option was set it can be taken back. A socket that was closed meanwhile shares nothing.
 	defer func() { _ = sharePort(false, beside...) }()
 	if err := sharePort(true, beside...); err != nil {
 		return nil, err

@@ -129,14 +129,7 @@ func TestFailedWriteEndsWithInput(t *testing.T) {
 	closed := make(chan error, 1)
 	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
 	on(t, e.loops[0], func() {
-		peer.SetLinger(0)
-		peer.Close()
-		eventually(t, func() error {
-			if !kernel.Gone(c.fd) {
-				return errors.New("the reset has not come")
-			}
-			return nil
-		})
+		reset(t, peer, c.fd)
 		c.Write([]byte("x"))
 		if c.state != connOpen {
 			t.Errorf("within the write the state is %d", c.state)

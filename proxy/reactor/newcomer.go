@@ -94,8 +94,7 @@ func placesFor(limits ...int64) int {
 	return int(places)
 }
 
-// greet makes c, which has its socket, a newcomer on its loop. Its peer is at source. From then on the socket is the newcomer's, until
-// arrive.
+// greet makes c, which has its socket, a newcomer on its loop. The peer is at source. The newcomer owns the socket until arrive.
 func (l *Listener) greet(c *conn, source netip.Addr) {
 	r := l.reactor
 	n := &newcomer{c: c, l: l, source: source, descriptor: c.descriptor}
@@ -203,7 +202,7 @@ func (n *newcomer) refuseWith(response []byte, err error) {
 	n.countFailure(err)
 	n.input = nil
 	n.slot.Release()
-	if n.write(response) != 0 || n.buffered() != 0 || n.shutdown() != nil {
+	if n.write(response) != 0 || n.buffered() > 0 || n.shutdown() != nil {
 		n.end()
 		return
 	}

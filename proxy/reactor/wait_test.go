@@ -115,37 +115,37 @@ func TestYield(t *testing.T) {
 	recv(t, yielded, "the loop to yield")
 }
 
-// TestYieldLetsOthersRun: a loop that yields lets goroutines run that are ready on its processor. Goroutines that wait for any
-// processor run at each eighth yield.
+// TestYieldLetsOthersRun: a yield runs the goroutines that are ready on the loop's processor. Each maxLocal-th yield also runs
+// the goroutines that wait for any processor.
 func TestYieldLetsOthersRun(t *testing.T) {
 	const rounds = 64
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var q quantum
 	now := time.Duration(0)
-	yield := func(n *atomic.Int64) (others int) { // 1 if n has changed meanwhile
+	runs := func(n *atomic.Int64) bool { // whether n has changed within a yield
 		before := n.Load()
 		now += 2 * timeSlice
-		if q.yield(now); n.Load() != before {
-			return 1
-		}
-		return 0
+		q.yield(now)
+		return n.Load() != before
 	}
-	var local, global atomic.Int64
-	// The runtime may take the processor away at any time, so that a few goroutines may run late.
-	ran, yields := 0, 0
+	// The runtime may take the processor away at any time, so a few goroutines may run earlier or later.
+	var local atomic.Int64
+	ran := 0
 	for range rounds {
-		for range 7 {
+		for range maxLocal - 1 {
 			go local.Add(1)
-			ran += yield(&local)
-			yields++
+			if runs(&local) {
+				ran++
+			}
 		}
-		yield(&local)
+		runs(&local)
 	}
-	if ran < yields/2 {
-		t.Errorf("goroutines that were ready on the processor ran in %d of %d yields", ran, yields)
+	if all := rounds * (maxLocal - 1); ran < all/2 {
+		t.Errorf("goroutines that were ready on the processor ran in %d of %d yields", ran, all)
 	}
-	done := make(chan struct{})
+	var global atomic.Int64
 	var end atomic.Bool
+	done := make(chan struct{})
 	go func() { // Gosched puts it where goroutines wait for any processor
 		defer close(done)
 		for !end.Load() {
@@ -155,15 +155,17 @@ func TestYieldLetsOthersRun(t *testing.T) {
 	}()
 	ran = 0
 	for range rounds {
-		for range 7 {
-			yield(&global)
+		for range maxLocal - 1 {
+			runs(&global)
 		}
-		ran += yield(&global)
+		if runs(&global) {
+			ran++
+		}
 	}
 	end.Store(true)
 	recv(t, done, "the other goroutine")
 	if ran < rounds/2 {
-		t.Errorf("a goroutine that waited for any processor ran in %d of %d eighth yields", ran, rounds)
+		t.Errorf("a goroutine that waited for any processor ran in %d of %d such yields", ran, rounds)
 	}
 }
 

@@ -190,9 +190,10 @@ func (l *Limit) next() float64 {
 	return min(max((l.limit+target)/2, minStep*l.limit), maxStep*l.limit)
 }
 
-// adjustLate follows a window in which most requests reached their deadline. How long the application takes now is not known,
-// only that it takes longer: the limit may fall, and does not rise. It may rise if the application had less time for them than
-// it usually takes: then they waited for a slot for too long. A probe would compare deadlines, so it is given up.
+// adjustLate follows a window in which most requests reached their deadline. How long the application takes now is not known.
+// If the application had as much time for these requests as it usually takes, it takes longer now: the limit may fall, and does
+// not rise. If the application had less time, the requests waited too long for a slot: the limit may rise, too. A probe would
+// compare deadlines, so the probe is given up.
 func (l *Limit) adjustLate(w *Window) {
 	if l.base == 0 && w.Answers > 0 {
 		l.base = mean(w.Latency, w.Answers)
