@@ -181,10 +181,10 @@ func (s *starting) startLoops() (err error) {
 	if loops == 0 {
 		loops = min(cpuquota.Whole(), reactor.MaxLoops)
 	}
-	// One processor more than loops. Otherwise the runtime would take a loop's
-	// processor during its blocking wait, which costs time at each request.
+	// More processors than loops. Otherwise the runtime would take a loop's processor during its blocking wait, which
+	// costs time at each request.
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(loops + 1)
+		runtime.GOMAXPROCS(reactor.Processors(loops))
 	}
 	limitMemory(s.cfg)
 	s.reactor, err = reactor.Start(reactor.Options{

@@ -427,7 +427,7 @@ func TestCountedSource(t *testing.T) {
 
 // TestReservedHandshakes: a source of which a peer has proved who it is has further places for handshakes.
 func TestReservedHandshakes(t *testing.T) {
-	h := newHandshakes()
+	h := newHandshakes(1)
 	h.places, h.reserved = fair.NewTable(1), fair.NewTable(1)
 	source := netip.MustParseAddr("10.0.0.9")
 	take := func(want bool) *fair.Place {

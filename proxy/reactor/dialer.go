@@ -162,7 +162,7 @@ func (d *dialer) connect(w *dialing) (nc net.Conn, over *secure, err error) {
 	}
 	if err = nc.SetDeadline(w.until); err == nil {
 		err = d.reactor.panics.Guard(func() (err error) {
-			over, err = handshake(ctx, w.c, w.config, nc, nil, tls.Client)
+			over, err = handshake(ctx, w.c, w.config, dialled{nc, d.reactor.handshakes.computing}, nil, tls.Client)
 			return err
 		})
 	}

@@ -24,6 +24,7 @@
 //	flights.go       carries a handshake between its loop and its goroutine
 //	tls.go           TLS between the receiver and the socket
 //	trust.go         peers that are no longer accepted
+//	computing.go     how many handshakes compute at a time
 //	handshakes.go    places for the handshakes of accepted connections
 //	tlsoutcomes.go   codes, counts and log of how TLS went
 //	socket.go        loop.Socket: connections on no loop

@@ -44,16 +44,19 @@ func (f *flights) Read(b []byte) (int, error) {
 }
 
 // exchange has the loop send our flight, and waits for the peer's flight.
-func (f *flights) exchange() flight {
+func (f *flights) exchange() (next flight) {
 	out := f.out
 	f.out = nil
-	f.n.loop.Post(func() { f.n.onFlight(out) })
-	select {
-	case next := <-f.input:
-		return next
-	case <-f.n.l.reactor.ctx.Done():
-		return flight{err: ErrStopped}
-	}
+	r := f.n.l.reactor
+	r.handshakes.wait(func() {
+		f.n.loop.Post(func() { f.n.onFlight(out) })
+		select {
+		case next = <-f.input:
+		case <-r.ctx.Done():
+			next = flight{err: ErrStopped}
+		}
+	})
+	return next
 }
 
 // Write implements net.Conn.

@@ -25,11 +25,14 @@ type handshakes struct {
 	reserved *fair.Table // further places, for known sources
 	known    fair.Known  // sources of which a peer has shown a certificate
 	timeout  time.Duration
+
+	computing // for dials, too
 }
 
-func newHandshakes() handshakes {
+func newHandshakes(loops int) handshakes {
 	return handshakes{
 		places: fair.NewTable(maxHandshakes), reserved: fair.NewTable(reservedHandshakes), timeout: handshakeTimeout,
+		computing: newComputing(loops),
 	}
 }
 

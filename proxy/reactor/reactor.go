@@ -26,7 +26,8 @@ type Options struct {
 	Engine engine.Kind
 
 	// Loops is the number of event loops, at most MaxLoops. 0 means one for each whole CPU of the quota.
-	// The caller should set GOMAXPROCS to one more (docs/decisions/0001-engine.md says why).
+	// The caller should set GOMAXPROCS to Processors (docs/decisions/0001-engine.md says why). Handshakes get what GOMAXPROCS
+	// has beyond the loops, at least one.
 	Loops int
 
 	// MaxConnections limits the accepted connections that are open, over all listeners. 0
@@ -139,7 +140,7 @@ func Start(o Options) (*Reactor, error) {
 		kind: o.Engine,
 		log:  cmp.Or(o.Logger, slog.Default()), began: time.Now(), linger: lingerTime, wait: waitTime, originalDst: originalDst,
 		endpoints:  endpoints{tls: o.DialTLS, other: o.DialOther},
-		handshakes: newHandshakes(), next: make(chan func()), listeners: make(map[*Listener]struct{}),
+		handshakes: newHandshakes(o.Loops), next: make(chan func()), listeners: make(map[*Listener]struct{}),
 	}
 	r.tls.log, r.panics = r.log, panics.NewCounter(r.log)
 	r.trust.reactor = r

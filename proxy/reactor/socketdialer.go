@@ -62,17 +62,17 @@ func (d *SocketDialer) connect(ctx context.Context, addr, key, name string, firs
 	if config == nil {
 		return newSocket(&r.connections, raw, nil, at, nil), nil
 	}
-	below := &wire{nc: raw}
+	below := &wire{nc: dialled{raw, r.handshakes.computing}}
 	var over *tls.Conn
 	err = r.panics.Guard(func() error {
 		over = tls.Client(below, config())
-		return over.HandshakeContext(ctx)
+		return r.handshakes.do(func() error { return over.HandshakeContext(ctx) })
 	})
 	if err != nil {
 		_ = raw.Close()
 		return nil, r.tls.failDial(r.ctx, addr, err)
 	}
 	r.tls.succeed(over)
-	below.handshakeDone = true
+	below.nc, below.handshakeDone = raw, true
 	return newSocket(&r.connections, raw, over, at, nil), nil
 }

@@ -63,7 +63,7 @@ func handshake(ctx context.Context, c *conn, config func() *tls.Config, nc net.C
 	s := &secure{c: c, config: config, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}}
 	s.trust = newPeerTrust(s)
 	s.tls = side(s.wire, config())
-	if err := s.tls.HandshakeContext(ctx); err != nil {
+	if err := c.loop.reactor.handshakes.do(func() error { return s.tls.HandshakeContext(ctx) }); err != nil {
 		if err == io.EOF && !s.wire.gotInput {
 			return nil, errClosedSilently
 		}
