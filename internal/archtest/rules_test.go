@@ -105,6 +105,7 @@ var layers = []layer{
 		[]string{"proxy/reactor/kernel"},
 		"an engine waits for descriptors, and knows no connection",
 	},
+	{[]string{"proxy/reactor/backlogtest"}, []string{"internal/eventually"}, "support of tests asks the kernel, and knows no connection"},
 	{
 		[]string{"proxy/reactor/engine"},
 		[]string{"proxy/reactor/kernel", "proxy/reactor/epoll", "proxy/reactor/gnet"},

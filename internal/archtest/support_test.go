@@ -11,7 +11,7 @@ import (
 
 // testSupport lists the packages that only tests and suites need. No command may carry them.
 var testSupport = []string{
-	"proxy/sim/...", "proxy/conformance/...", "proxy/proxytest/...", "registry/registrytest", "internal/corpus", "internal/eventually", "internal/must",
+	"proxy/sim/...", "proxy/conformance/...", "proxy/proxytest/...", "proxy/reactor/backlogtest", "registry/registrytest", "internal/corpus", "internal/eventually", "internal/must",
 	"internal/syncbuffer", "internal/testcerts", "internal/docgen", "internal/*test", "scripts/...", "e2e/...",
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/backlogtest"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
 )
 
@@ -27,6 +28,7 @@ func TestAcceptsAtOnce(t *testing.T) {
 	for range maxAccepts + 1 {
 		dial(t, l.Addr().String())
 	}
+	backlogtest.Await(t, a.fd, maxAccepts+1)
 	on(t, a.loop, func() {
 		for _, want := range []int{maxAccepts, maxAccepts + 1, maxAccepts + 1} {
 			if a.onEvents(kernel.Input); len(a.loop.conns) != want {
@@ -130,6 +132,7 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 			_ = c.SetDeadline(time.Now().Add(waitLimit))
 			clients = append(clients, c)
 		}
+		backlogtest.Await(t, l.acceptors[0].fd, len(clients))
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -167,15 +170,12 @@ func TestCloseAwaitsLoops(t *testing.T) {
 	for range 100 { // Close would go on
 		on(t, e.loops[0], func() {})
 	}
-	c, err := net.Dial("tcp", l.Addr().String())
+	c := dial(t, l.Addr().String())
+	backlogtest.Await(t, l.acceptors[0].fd, 1)
 	close(release)
 	if err := recv(t, closed, "Close"); err != nil {
 		t.Error(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("got %q", got)

@@ -498,8 +498,9 @@ func TestDialsLeaveFiles(t *testing.T) {
 			return nil, err
 		}
 	}
+	refusing := refusingAddr(t)
 	for range 3 {
-		if _, err := dialOn(closedAddr(t)); err == nil || errors.Is(err, loop.ErrDialQueue) {
+		if _, err := dialOn(refusing); err == nil || errors.Is(err, loop.ErrDialQueue) {
 			t.Errorf("a dial to a closed port: %v", err)
 		}
 		if _, err := dialOn("255.255.255.255:1"); err == nil || errors.Is(err, loop.ErrDialQueue) { // no connection can be made to it
@@ -532,11 +533,4 @@ func TestDialsLeaveFiles(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// closedAddr returns an address at which nobody listens.
-func closedAddr(t *testing.T) string {
-	ln := must.Listen(t)
-	ln.Close()
-	return ln.Addr().String()
 }

@@ -29,6 +29,7 @@
 //	tlsoutcomes.go   codes, counts and log of how TLS went
 //	socket.go        loop.Socket: connections on no loop
 //	detach.go        a connection leaves its loop and becomes a Socket
+//	backlogtest/     waits, in tests, for connections that nobody has accepted
 //	engine/          lists the engines, which wait for sockets
 //	epoll/           waits by epoll
 //	gnet/            waits by the poller of gnet

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/freeport"
+	"github.com/remora-proxy/remora/proxy/reactor/backlogtest"
 )
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
@@ -43,6 +44,7 @@ func blackhole(t testing.TB) string {
 	if err := unix.Connect(filler, sa); err != nil {
 		t.Fatal(err)
 	}
+	backlogtest.Await(t, fd, 1)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 

@@ -86,14 +86,19 @@ func TestAcceptFails(t *testing.T) {
 				ask(t, nc, "hello")
 			}
 			on(t, l, func() { p.add = errPoller })
+			release := holdLoop(l) // the loop looks at the acceptor in the turn that starts it, before another try
 			ln := listenEcho(t, e, o)
 			a := ln.acceptors[0]
-			on(t, l, func() {
+			looked := make(chan struct{})
+			l.Post(func() {
+				defer close(looked)
 				if n := e.Stats().AcceptErrors; n != 1 || a.watched || !a.timer.Armed() || a.backoff != 2*kernel.MinBackoff {
 					t.Errorf("%d errors; watched %t, armed %t, the next pause is %s", n, a.watched, a.timer.Armed(), a.backoff)
 				}
 				p.add = nil
 			})
+			close(release)
+			recv(t, looked, "the first try")
 			addr := ln.Addr().String()
 			first := dial(t, addr)
 			hello(first)

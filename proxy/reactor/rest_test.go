@@ -3,6 +3,7 @@ package reactor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,12 +28,18 @@ func TestPeek(t *testing.T) {
 	makeIdle(t, e, flushed(e))
 	var turns uint64
 	var at time.Duration
-	peek(t, l, func() { turns, at = l.stats.Turns.Count(), l.Now() })
+	peekTwice := func() (err error) {
+		peek(t, l, func() { turns, at = l.stats.Turns.Count(), l.Now() })
+		peek(t, l, func() {
+			if n := l.stats.Turns.Count(); n != turns || l.Now() <= at {
+				err = fmt.Errorf("%d turns at %v, before %d at %v", n, l.Now(), turns, at)
+			}
+		})
+		return err
+	}
+	eventually(t, peekTwice) // a signal begins a turn, too
 	ran := make(chan struct{})
 	peek(t, l, func() {
-		if n := l.stats.Turns.Count(); n != turns || l.Now() <= at {
-			t.Errorf("%d turns at %v, before %d at %v", n, l.Now(), turns, at)
-		}
 		l.Post(func() { close(ran) })
 		for from := time.Now(); time.Since(from) < time.Millisecond; {
 			select {
@@ -88,12 +95,14 @@ func TestPeekPanic(t *testing.T) {
 // TestRest: a long wait is a rest, and a short one after it does not change that.
 func TestRest(t *testing.T) {
 	l := start(t, Options{}).loops[0]
-	long := make(chan bool, 2)
-	fire := func() { long <- l.turn.rested == l.turn.began }
-	on(t, l, func() { l.After(2*restAfter, &loop.Timer{Fire: fire}) })
-	if !recv(t, long, "the timer") {
-		t.Error("a long wait is no rest")
-	}
+	rested := make(chan bool)
+	eventually(t, func() error { // the turn that sets the timer may take as long as the wait
+		on(t, l, func() { l.After(2*restAfter, &loop.Timer{Fire: func() { rested <- l.turn.rested == l.turn.began }}) })
+		if !recv(t, rested, "the timer") {
+			return errors.New("a long wait is no rest")
+		}
+		return nil
+	})
 	at := turn{ended: time.Hour, rested: time.Hour}
 	if at.begin(time.Hour + restAfter - 1); at.rested != time.Hour {
 		t.Error("a short wait is a rest")

@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -211,18 +210,17 @@ func TestOriginalDstOfDirect(t *testing.T) {
 
 // TestStopDuringDetection: Stop does not wait for clients that send nothing.
 func TestStopDuringDetection(t *testing.T) {
-	e, addr, pass := redirected(t, time.Hour, elsewhere, false, echo)
-	dial(t, addr)
-	eventually(t, func() error {
-		if e.Stats().Accepted == 0 {
-			return errors.New("not accepted")
-		}
-		return nil
-	})
+	e := start(t, Options{})
+	asked, pass := make(chan struct{}), make(chan loop.Socket, 1)
+	e.originalDst = func(*net.TCPConn) netip.AddrPort { close(asked); return elsewhere }
+	dial(t, listen(t, e, ListenOptions{Transparent: &Transparent{
+		Wait: time.Hour, Guarded: func() bool { return false }, Pass: func(s loop.Socket, _ netip.AddrPort, _ []byte) { pass <- s },
+	}}, echo))
+	recv(t, asked, "the detection")
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	_ = recv(t, pass, "the connection to pass").s.Close()
+	_ = recv(t, pass, "the connection to pass").Close()
 }

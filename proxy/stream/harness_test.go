@@ -265,10 +265,9 @@ func listen(srv *Server) (*Listener, error) {
 // dialBy makes the sidecar connect to its endpoints by Sockets that wrap returns. n counts them from 1 on.
 func (s *sidecar) dialBy(wrap func(n int32, nc socket) (loop.Socket, error)) {
 	var dials atomic.Int32
-	s.srv.opt.Dial = func(ctx context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
+	s.srv.opt.Dial = func(_ context.Context, addr, _, _ string, _ []byte) (loop.Socket, error) {
 		n := dials.Add(1)
-		var d net.Dialer
-		nc, err := d.DialContext(ctx, "tcp", addr)
+		nc, err := net.Dial("tcp", addr)
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,13 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/must"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/reactor/backlogtest"
 )
 
 // TestCloseAcceptsBacklog: connections that wait at a listener's sockets when it closes are served, and not
@@ -38,6 +40,7 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 				_ = c.SetDeadline(time.Now().Add(waitLimit))
 				clients = append(clients, c)
 			}
+			awaitBacklog(t, ln, 10)
 		}
 		l, err := s.srv.Serve(sockets[0], &s.proc.Config().Listeners[0], sockets[1:]...)
 		if err != nil {
@@ -72,6 +75,18 @@ func TestCloseAcceptsBacklog(t *testing.T) {
 		}
 	}
 	waitFilesClosed(t, before)
+}
+
+// awaitBacklog waits until n connections wait at ln.
+func awaitBacklog(t *testing.T, ln net.Listener, n int) {
+	t.Helper()
+	raw, err := ln.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { backlogtest.Await(t, int(fd), n) }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 var errNotClosed = errors.New("not closed")

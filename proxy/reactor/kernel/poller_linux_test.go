@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/racetest"
+	"github.com/remora-proxy/remora/proxy/reactor/backlogtest"
 	"github.com/remora-proxy/remora/proxy/reactor/epoll"
 	"github.com/remora-proxy/remora/proxy/reactor/gnet"
 	"github.com/remora-proxy/remora/proxy/reactor/kernel"
@@ -281,8 +282,9 @@ func TestShared(t *testing.T) {
 			must(t, "dial", err)
 			t.Cleanup(func() { _ = c.Close() })
 		}
-		for range 2 {
+		for n := range 2 {
 			connect()
+			backlogtest.Await(t, fd, n+1)
 			first, _ := collect(p)
 			second, _ := collect(q)
 			if first[fd] != kernel.Input && second[fd] != kernel.Input {
@@ -293,6 +295,7 @@ func TestShared(t *testing.T) {
 			must(t, "remove", poller.Remove(fd))
 		}
 		connect()
+		backlogtest.Await(t, fd, 3)
 		for _, poller := range []kernel.Poller{p, q} {
 			if all, _ := collect(poller); all[fd] != 0 {
 				t.Errorf("events %b after Remove", all[fd])
