@@ -104,7 +104,7 @@ func newAttackMesh(t *testing.T, limits attackLimits, more func(t *testing.T, ca
 	common := fmt.Sprintf(`
 loops: 2
 limits: {message: %d, header: %d, buffered: %d, connections: %d, streams: %d}
-timeouts: {header: 4s, body: 2s, write: 3s, idle: 15s}
+timeouts: {header: 4s, body: 8s, write: 3s, idle: 15s}
 `, limits.message, attackHeader, limits.buffered, limits.connections, attackStreams)
 	m.provider = harness.Start(t, common+fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]

@@ -65,6 +65,9 @@ func flood(ctx context.Context, addr string, c *crowd, sources int) {
 	defer all.Wait()
 	n := 0
 	for at := time.Now(); pauseFor(ctx, time.Until(at)); at = at.Add(interval) {
+		if time.Since(at) > 100*interval { // the machine stood still
+			at = time.Now()
+		}
 		c := *c
 		if sources > 0 {
 			n++

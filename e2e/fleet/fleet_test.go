@@ -303,29 +303,33 @@ func TestRollbackTime(t *testing.T) {
 func TestGuard(t *testing.T) {
 	f := start(t, 4)
 	stop := f.load()
-	slow := f.overlay("routes: [{service: app, fault: {delay: 30ms}}]")
+	slow := f.overlay("routes: [{service: app, fault: {delay: 100ms}}]")
 	if out := f.command(1, "set", slow, "--guard", "p90 <= 1.5x"); !strings.Contains(out, "expected --to") {
 		t.Errorf("a guard without others to compare with: %s", out)
 	}
 	f.command(0, "set", slow, "--to", "25%", "--guard", "p90 <= 1.5x")
-	if out := f.command(0, "status"); !strings.Contains(out, "revision 1 to 25%, guarded by p90 <= 1.5x") {
-		t.Error(out)
-	}
-	f.runs(1, 1)
 	var out string
-	eventually.True(t, "the guard to stop the roll-out", func() bool {
+	takenBack := func() bool {
 		out = f.command(0, "status")
 		return strings.Contains(out, "roll-out of revision 1 taken back")
-	})
+	}
+	// A busy machine may show the status when the roll-out is over.
+	if !takenBack() && !strings.Contains(out, "revision 1 to 25%, guarded by p90 <= 1.5x") {
+		t.Error(out)
+	}
+	eventually.True(t, "the guard to stop the roll-out", takenBack)
 	if !strings.Contains(out, ": service app: p90 is ") {
 		t.Errorf("without the reason:\n%s", out)
 	}
 	f.runs(0, 4)
 	stop()
 	lines := 0
-	for _, p := range f.sidecars {
-		lines += strings.Count(p.Output.String(), "roll-out taken back by its guard")
-	}
+	eventually.True(t, "a line of the log", func() bool {
+		for _, p := range f.sidecars {
+			lines += strings.Count(p.Output.String(), "roll-out taken back by its guard")
+		}
+		return lines > 0
+	})
 	if lines != 1 {
 		t.Errorf("%d lines of the log say it, want 1", lines)
 	}

@@ -49,7 +49,8 @@ func StartHTTP2Endpoint(t *testing.T, addr string, h http.HandlerFunc, change fu
 	return a
 }
 
-// StartHTTP2Caller starts a sidecar whose service has endpoints that speak HTTP/2, and more keys.
+// StartHTTP2Caller starts a sidecar whose service has endpoints that speak HTTP/2, and more keys. The sidecar waits for clients
+// that read nothing.
 func StartHTTP2Caller(t *testing.T, endpoints []string, more string) (p *Process, url string) {
 	t.Helper()
 	egress := FreeAddrs(t, 1)[0]
@@ -57,6 +58,7 @@ func StartHTTP2Caller(t *testing.T, endpoints []string, more string) (p *Process
 loops: 1
 via: on
 limits: {message: 1MiB}
+timeouts: {min_rate: 0, write: 10m}
 listeners: [{name: egress, address: %q, protocol: http, service: app}]
 services: {app: {discover: static, endpoints: ["%s"], protocol: http2, timeout: 2m%s}}`, egress, strings.Join(endpoints, `", "`), more))
 	p.Ready()

@@ -51,7 +51,7 @@ loops: 1
 listeners:
   - {name: ingress, address: %q, protocol: link, service: local}
   - {name: side, address: %q, protocol: http, service: local}
-services: {local: {discover: static, endpoints: [%q], protocol: http, timeout: 2m, max_concurrency: 1}}`, w.ingress, w.side, app)
+services: {local: {discover: static, endpoints: [%q], protocol: http, timeout: 2m, connect_timeout: 15s, max_concurrency: 1}}`, w.ingress, w.side, app)
 }
 
 // block takes the worker with a request that does not come from the consumer.
@@ -91,7 +91,7 @@ loops: 1
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
 services:
-  compute: {discover: static, endpoints: [%q, %q], protocol: link, idempotent: true, timeout: 2m, hedge: {mode: on, delay: 50ms}}`,
+  compute: {discover: static, endpoints: [%q, %q], protocol: link, idempotent: true, timeout: 2m, connect_timeout: 15s, hedge: {mode: on, delay: 50ms}}`,
 				egress, workers[0].ingress, workers[1].ingress))
 			consumer.Ready()
 			for _, w := range workers { // a hedge is tied once the links are open
@@ -100,18 +100,22 @@ services:
 					return w.Metric(`remora_requests_total{outcome="2xx",service="local"}`) > 0
 				})
 			}
-			for _, w := range workers {
+			const queued = `remora_hedges_tied_total{result="queued",service="local"}`
+			var before [2]int // hedges of the requests above
+			for i, w := range workers {
 				w.block(t)
+				before[i] = w.Metric(queued)
 			}
 			status := make(chan int, 1)
 			go get("http://"+egress+"/call", status)
-			primary, hedge := workers[0], workers[1]
-			queued := `remora_hedges_tied_total{result="queued",service="local"}`
+			var primary, hedge *oneWorker
 			eventually.True(t, "a tied hedge in a queue", func() bool {
-				if primary.Metric(queued) > 0 {
-					primary, hedge = hedge, primary
+				for i, w := range workers {
+					if w.Metric(queued) == before[i]+1 {
+						primary, hedge = workers[1-i], w
+					}
 				}
-				return hedge.Metric(queued) == 1
+				return hedge != nil
 			})
 			if c.replaced {
 				primary.Process = primary.Replace()

@@ -51,7 +51,7 @@ func startLoad(egress, moving string, rate int) *openLoad {
 	l := &openLoad{egress: egress, slots: make(chan struct{}, maxInFlight)}
 	l.moving.Store(&[]string{moving})
 	l.client = http.Client{Timeout: harness.Patience, Transport: &http.Transport{
-		DialContext: l.dial, MaxIdleConnsPerHost: 64, Proxy: nil,
+		DialContext: l.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 2 * time.Second, Proxy: nil, // the sidecar closes idle ones later
 	}}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop

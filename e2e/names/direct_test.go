@@ -30,6 +30,7 @@ func TestNamesDirect(t *testing.T) {
 	_, port, _ := net.SplitHostPort(addr)
 	egress := harness.FreeAddrs(t, 1)[0]
 	harness.Start(t, fmt.Sprintf(`
+timeouts: {detect: 1m}
 listeners: [{name: egress, address: %q, protocol: http, unrouted: direct, direct: {allow: [127.0.0.0/8]}}]
 routes:
   - {match: {host: localhost, path: /open}, service: app, request_headers: {set: {x-route: local}}, allow: {rules: [{path: [/open]}]}}

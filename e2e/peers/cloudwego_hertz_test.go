@@ -264,7 +264,7 @@ func leaveHertz(t *testing.T, addr string) {
 // TestHertzClosesIdle: no request gets a connection that Hertz has closed.
 func TestHertzClosesIdle(t *testing.T) {
 	needCloudwego(t)
-	app := startCloudwego(t, "hertz", "-age", "20ms")
+	app := startCloudwego(t, "hertz", "-age", "200ms")
 	p, addr := hedgingSidecar(t, "http", "http", app.addr)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -28,7 +28,7 @@ func TestEndpointFile(t *testing.T) {
 	p := harness.Start(t, fmt.Sprintf(`
 registry: {file: {path: %q}, cache_dir: %q}
 listeners: [{name: egress, address: %q, protocol: http, service: app}]
-services: {app: {discover: file, protocol: http}}`, path, cache, egress))
+services: {app: {discover: file, protocol: http, connect_timeout: 15s}}`, path, cache, egress))
 	p.AwaitLog(`file of endpoints is refused.*no such file`)
 	awaitEndpoint := func(addr string) {
 		eventually.True(t, "the endpoint "+addr, func() bool {

@@ -39,7 +39,7 @@ func TestRefusedEndpoints(t *testing.T) {
 registry: {etcd: {endpoints: [%q]}}
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
-services: {app: {discover: etcd, protocol: http}}`, etcd.Addr(), egress))
+services: {app: {discover: etcd, protocol: http, connect_timeout: 15s}}`, etcd.Addr(), egress))
 	p.Ready()
 	hostile := map[string]string{
 		egress: "loop", p.Admin: "admin", "169.254.169.254:80": "link-local", "[fe80::1]:80": "link-local", "255.255.255.255:80": "broadcast",

@@ -31,7 +31,7 @@ func TestMigration(t *testing.T) {
 		return fmt.Sprintf(`
 registry: {file: {path: %q}, etcd: {endpoints: [%q]}}
 listeners: [{name: egress, address: %q, protocol: http, service: app}]
-services: {app: {%s, protocol: http}}`, path, e.Addr(), egress, discover)
+services: {app: {%s, protocol: http, connect_timeout: 15s}}`, path, e.Addr(), egress, discover)
 	}
 	p := harness.Start(t, with("discover: file"))
 	p.Ready()

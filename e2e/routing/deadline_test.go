@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -92,8 +93,11 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 		if got := send("/late", "0", size); got != want {
 			t.Errorf("%d bytes, no time left: %s", size, got)
 		}
-		if got := send("/slow", "200", size); got != want {
-			t.Errorf("%d bytes, 200 ms left: %s", size, got)
+		// A busy machine may take all of that time to reach the application.
+		for left := 200; len(reached) == 0 && left < 30_000; left *= 2 {
+			if got := send("/slow", strconv.Itoa(left), size); got != want {
+				t.Errorf("%d bytes, %d ms left: %s", size, left, got)
+			}
 		}
 		if path := harness.Receive(t, "the request", reached); path != "/slow" {
 			t.Errorf("%d bytes: the application got %s", size, path)

@@ -15,7 +15,7 @@ func TestSilentLeaseStream(t *testing.T) {
 	ended, stayed := make(chan int, 2), make(chan int, 1)
 	e := startScripted(t, func(_ int, s watchStream) error { return s.confirmAll("10.0.0.1:80") })
 	e.renew = func(stream int, s leaseStream) error {
-		const ttl = 6
+		const ttl = 18
 		if stream == 1 { // it falls silent after a renewal
 			if err := s.answer(ttl); err != nil {
 				return err

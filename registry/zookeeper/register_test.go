@@ -142,7 +142,11 @@ func TestRecordComesBack(t *testing.T) {
 			t.Parallel()
 			srv := zktest.Start(t)
 			var log said
-			r := storeAt(t, srv.Addr()).open(all(brief, logTo(&log), func(o *Options) { o.Chroot = "/shop" }))
+			session := brief
+			if name == "deleted by hand" {
+				session = func(*Options) {} // it must not end
+			}
+			r := storeAt(t, srv.Addr()).open(all(session, logTo(&log), func(o *Options) { o.Chroot = "/shop" }))
 			h := r.Register(at("10.0.0.1:80", 1))
 			waitState(t, h, registry.Registered)
 			path := h.(*handle).record.path()
